@@ -38,6 +38,7 @@
 
 mod severity;
 mod unit;
+mod expected;
 mod verdict;
 mod local;
 mod condition;
@@ -54,6 +55,7 @@ mod html;
 mod message;
 mod shared;
 mod judge;
+mod expectation;
 mod delivery;
 mod alerts;
 mod watch;

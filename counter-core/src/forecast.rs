@@ -3,6 +3,9 @@
 //!
 //! The season of a series is found by STL, the remainder follows exponential smoothing, and the band is
 //! derived from how far counts strayed until now. Nothing here reads the clock or waits for anything.
+//!
+//! A [`Detector`] is another thing: it takes one bucket after the other, says whether that is unusual, and learns from
+//! it, for rules that look at thousands of series in every minute.
 
 mod season;
 mod smoothing;
@@ -11,8 +14,12 @@ mod backtest;
 mod model;
 #[allow(clippy::module_inception, reason = "the `Forecast` itself, beside what it is made by")]
 mod forecast;
+mod tail;
+mod profile;
+mod detector;
 #[cfg(test)]
 mod tests;
 
 pub use backtest::Backtest;
+pub use detector::{DetectedSeason, Detector, Judgement};
 pub use forecast::{Forecast, ForecastError, Method, Point};

@@ -73,7 +73,7 @@
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
 //! | [`document`] | small contents that are replaced only by who has seen them |
 //! | [`note`] | notes about instants, such as deploys, for charts |
-//! | [`forecast`] | forecasts of a series, with their bands and backtests |
+//! | [`forecast`] | forecasts of a series, with their bands and backtests, and detectors of what is unusual |
 //! | [`alert`] | rules about counters, and alerts that are told once over all instances |
 //! | [`stores`] | the stores, and the settings of the one in Redis |
 //! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |

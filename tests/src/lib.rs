@@ -21,6 +21,7 @@ pub mod resp;
 pub mod until;
 pub mod noon;
 pub mod browser;
+pub mod anomalies;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;

@@ -1,4 +1,4 @@
-//! Watches: rules about counters and processes, and reports, told once over all instances.
+//! Watches: rules about counters and processes, and reports, told once over all instances; and detectors, which expect something of counters.
 
 mod inbox;
 mod alerts;
@@ -7,3 +7,6 @@ mod process;
 mod report;
 mod webhook;
 mod storm;
+mod detector;
+mod expectation;
+mod score;

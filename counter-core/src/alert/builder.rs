@@ -1,13 +1,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::condition::Condition;
+use super::expectation::Expectations;
 use super::rule::{AlertRule, RULES, RuleError};
 use super::schedule::ReportSchedule;
 use super::watch::Watch;
 use super::{Deliver, DeliveryError, Message};
+use crate::Timestamp;
 use crate::document::DocumentStore;
 use crate::unwind::tell;
 use crate::visits::Stats;
@@ -21,6 +24,7 @@ pub struct WatchBuilder {
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
+    holidays: Vec<Range<Timestamp>>,
 }
 
 impl Watch {
@@ -43,6 +47,7 @@ impl WatchBuilder {
             reports: Vec::new(),
             deliver: Arc::new(deliver),
             interval: Duration::from_secs(10),
+            holidays: Vec::new(),
         }
     }
 
@@ -70,6 +75,13 @@ impl WatchBuilder {
         self
     }
 
+    /// Leaves out these times where a bucket is compared with what is expected: they neither train the model, nor are
+    /// judged by it. Rules with a bound of their own are looked at all the same. Default: none.
+    pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
+        self.holidays.extend(holidays);
+        self
+    }
+
     /// Makes a pass so often, at least once a second. Default: 10 s.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_secs(1));
@@ -81,7 +93,7 @@ impl WatchBuilder {
     /// # Errors
     /// Fails when a rule cannot be watched: see [`RuleError`].
     pub fn build(self) -> Result<Watch, RuleError> {
-        let Self { stats, store, mut rules, reports, deliver, interval } = self;
+        let Self { stats, store, mut rules, reports, deliver, interval, holidays } = self;
         if rules.len() > RULES {
             return Err(RuleError::TooMany);
         }
@@ -108,7 +120,8 @@ impl WatchBuilder {
                 precision.ok_or_else(|| RuleError::Precision(rule.name.clone(), rule.precision))?;
         }
         reports.iter().try_for_each(|schedule| schedule.check(grid))?;
-        Ok(Watch::new(stats, store, rules, reports, deliver, interval))
+        let expectations = Expectations::new(holidays);
+        Ok(Watch::new(stats, store, rules, reports, deliver, interval, expectations))
     }
 }
 

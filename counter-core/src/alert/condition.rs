@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::Unit;
+use super::expected::{Expected, Side};
 use super::local::LocalCondition;
 use super::verdict::Verdict;
 use crate::CounterName;
@@ -17,6 +18,8 @@ pub(crate) enum Condition {
     ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
     /// A larger quantile than this, where enough was measured.
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
+    /// Hits on this side of the band in which they are expected, or none where some should have come.
+    Unusual { counter: CounterName, side: Side, false_alarms: f64 },
     /// No hits, where the site had some.
     Dead { counter: CounterName, site: CounterName },
     /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
@@ -32,14 +35,16 @@ impl Condition {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
             Self::Dead { counter, site } => vec![counter, site],
-            Self::QuantileAbove { .. } | Self::NewLabel { .. } | Self::Local(_) => Vec::new(),
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                Vec::new()
+            }
         }
     }
 
     /// Returns all counters that it looks at.
     pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
         match self {
-            Self::QuantileAbove { counter, .. } => vec![counter],
+            Self::QuantileAbove { counter, .. } | Self::Unusual { counter, .. } => vec![counter],
             _ => self.counters(),
         }
     }
@@ -47,7 +52,11 @@ impl Condition {
     /// Returns the unit of its values.
     pub(crate) fn unit(&self) -> Unit {
         match self {
-            Self::Above { .. } | Self::Below { .. } | Self::Dead { .. } | Self::NewLabel { .. } => Unit::Hits,
+            Self::Above { .. }
+            | Self::Below { .. }
+            | Self::Unusual { .. }
+            | Self::Dead { .. }
+            | Self::NewLabel { .. } => Unit::Hits,
             Self::ShareAbove { .. } => Unit::Share,
             Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
             Self::QuantileAbove { .. } => Unit::Seconds,
@@ -79,13 +88,15 @@ impl Condition {
                 (of_site > 0).then_some(())?;
                 verdict(hits == 0, hits as f64, 1.0)
             }
-            Self::QuantileAbove { .. } | Self::NewLabel { .. } | Self::Local(_) => None,
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                None
+            }
         }
     }
 
     /// Writes what is the case, for people.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
-        let Verdict { is_met, value, bound, ref label } = *verdict;
+        let Verdict { is_met, value, bound, ref label, expected } = *verdict;
         let beyond = |above: bool| match (above, is_met) {
             (true, true) => "above",
             (true, false) => "no longer above",
@@ -105,6 +116,18 @@ impl Condition {
                 let (q, beyond) = (Percent(*q), beyond(true));
                 format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
             }
+            Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
+                format!("{counter} is silent, where {bound:.0} hits were expected by now")
+            }
+            Self::Unusual { counter, side: Side::Silent, .. } => format!("{counter} is no longer silent"),
+            Self::Unusual { counter, .. } => match expected {
+                Some(Expected { value: usual, lower, upper, .. }) => {
+                    let beyond = if is_met { beyond(value > upper) } else { "again within" };
+                    let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
+                    format!("{counter} has {value} hits, {beyond} {band}, with {usual:.0} expected")
+                }
+                None => format!("{counter} has {value} hits"),
+            },
             Self::Dead { counter, .. } => match is_met {
                 true => format!("{counter} has no hits"),
                 false => format!("{counter} has {value} hits"),
@@ -143,6 +166,12 @@ impl fmt::Display for Condition {
                     Percent(*q)
                 )
             }
+            Self::Unusual { counter, side, .. } => match side {
+                Side::High => write!(f, "{counter} has more hits than are expected"),
+                Side::Low => write!(f, "{counter} has fewer hits than are expected"),
+                Side::Either => write!(f, "{counter} has more or fewer hits than are expected"),
+                Side::Silent => write!(f, "{counter} has no hits for longer than is expected"),
+            },
             Self::Dead { counter, site } => write!(f, "{counter} has no hits, and {site} has some"),
             Self::NewLabel { label, places, least } => {
                 write!(

@@ -32,6 +32,10 @@ enum When {
     Dead { counter: Name, site: Name, days: u32 },
     ShareAbove { parts: Vec<Name>, whole: Name, share: f64, at_least: Option<u64> },
     QuantileAbove { counter: Name, measure: Quantity, q: f64, value: f64, at_least: Option<u64> },
+    Unusual { counter: Name, false_alarms: Option<f64> },
+    UnusuallyHigh { counter: Name, false_alarms: Option<f64> },
+    UnusuallyLow { counter: Name, false_alarms: Option<f64> },
+    UnexpectedlySilent { counter: Name, false_alarms: Option<f64> },
     NewLabel { label: String, places: usize, at_least: Option<u64> },
     StoreAway { seconds: u64 },
     PendingAbove { hits: u64 },
@@ -109,6 +113,18 @@ fn of(name: String, when: When, precision: Precision) -> (AlertRule, Option<u64>
             };
             return (AlertRule::quantile_above(name, counter.0, precision, measure, q, value), at_least);
         }
+        When::Unusual { counter, false_alarms } => {
+            expecting(AlertRule::unusual(name, counter.0, precision), false_alarms)
+        }
+        When::UnusuallyHigh { counter, false_alarms } => {
+            expecting(AlertRule::unusually_high(name, counter.0, precision), false_alarms)
+        }
+        When::UnusuallyLow { counter, false_alarms } => {
+            expecting(AlertRule::unusually_low(name, counter.0, precision), false_alarms)
+        }
+        When::UnexpectedlySilent { counter, false_alarms } => {
+            expecting(AlertRule::unexpectedly_silent(name, counter.0, precision), false_alarms)
+        }
         When::NewLabel { label, places, at_least } => {
             return (AlertRule::new_label(name, label, precision, places), at_least);
         }
@@ -119,6 +135,10 @@ fn of(name: String, when: When, precision: Precision) -> (AlertRule, Option<u64>
         When::ArchiveDiffers {} => AlertRule::archive_differs(name),
     };
     (rule, None)
+}
+
+fn expecting(rule: AlertRule, false_alarms: Option<f64>) -> AlertRule {
+    false_alarms.into_iter().fold(rule, AlertRule::false_alarms)
 }
 
 #[cfg(test)]
@@ -153,6 +173,16 @@ mod tests {
             (
                 r#"{"new_label":{"label":"referrer","places":10}}"#,
                 AlertRule::new_label("a", "referrer", seconds(60), 10),
+            ),
+            (r#"{"unusual":{"counter":"/"}}"#, AlertRule::unusual("a", name("/"), seconds(60))),
+            (
+                r#"{"unusually_high":{"counter":"/","false_alarms":0.001}}"#,
+                AlertRule::unusually_high("a", name("/"), seconds(60)).false_alarms(0.001),
+            ),
+            (r#"{"unusually_low":{"counter":"/"}}"#, AlertRule::unusually_low("a", name("/"), seconds(60))),
+            (
+                r#"{"unexpectedly_silent":{"counter":"/"}}"#,
+                AlertRule::unexpectedly_silent("a", name("/"), seconds(60)),
             ),
             (r#"{"store_away":{"seconds":60}}"#, AlertRule::store_away("a", Duration::from_secs(60))),
             (r#"{"pending_above":{"hits":9}}"#, AlertRule::pending_above("a", 9)),

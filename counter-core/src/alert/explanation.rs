@@ -26,10 +26,10 @@ pub struct Explanation {
     /// The least and the largest value that would be usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub band: Option<(f64, f64)>,
-    /// The model by which it was expected, in words.
+    /// The model that expected it: `level`, `day` or `week`, by the season that it knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The usual error of what the model expects, in the unit of the value.
+    /// The usual error of the model on the past, one standard deviation, in the unit of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
 }
@@ -39,8 +39,17 @@ pub(crate) const EXPLAINED: usize = 6;
 
 impl Explanation {
     pub(crate) fn of(start: Timestamp, verdict: Verdict) -> Self {
-        let Verdict { is_met, value, bound, label } = verdict;
-        let start = start.as_unix();
-        Self { start, is_met, value, bound, label, expected: None, band: None, model: None, error: None }
+        let Verdict { is_met, value, bound, label, expected } = verdict;
+        Self {
+            start: start.as_unix(),
+            is_met,
+            value,
+            bound,
+            label,
+            expected: expected.map(|expected| expected.value),
+            band: expected.map(|expected| (expected.lower, expected.upper)),
+            model: expected.map(|expected| expected.model.to_owned()),
+            error: expected.map(|expected| expected.error),
+        }
     }
 }

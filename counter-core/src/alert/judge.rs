@@ -8,13 +8,13 @@ use super::rule::AlertRule;
 use super::state::{AHEAD, RuleState};
 use super::verdict::Verdict;
 use crate::visits::{Distribution, LabelRanking, Measure, Series, Stats, Unreadable};
-use crate::{CounterName, Error, Precision, Timestamp};
+use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// A rule with the buckets of it that are to be judged.
 #[derive(Debug)]
 pub(super) struct Due<'a> {
     pub(super) rule: &'a AlertRule,
-    range: Range<Timestamp>,
+    pub(super) range: Range<Timestamp>,
 }
 
 /// The values of all buckets that are to be judged.
@@ -103,8 +103,12 @@ impl<'a> Values<'a> {
             let precision = due.rule.precision;
             for start in due.starts() {
                 let bucket = start..start.plus(precision.as_seconds().into());
-                let ranking = stats.label(label, precision, bucket, *places).await?;
-                values.labels.insert((&**label, precision, start), ranking);
+                match stats.label(label, precision, bucket, *places).await {
+                    Ok(ranking) => _ = values.labels.insert((&**label, precision, start), ranking),
+                    // A label with more values than can be ranked is no verdict, and other rules go on.
+                    Err(error) if matches!(error.kind(), ErrorKind::TooManyCounters { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(values)

@@ -41,7 +41,7 @@ impl LocalCondition {
             }
             Self::ArchiveDiffers => (health.archive?.differing? as f64, 0.0, None),
         };
-        Some(Verdict { is_met: value > bound, value, bound, label })
+        Some(Verdict { label, ..Verdict::new(value > bound, value, bound) })
     }
 
     /// Returns the unit of its values.

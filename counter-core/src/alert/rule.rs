@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use super::Severity;
 use super::condition::Condition;
+use super::expected::Side;
 use super::local::LocalCondition;
+use crate::forecast::Detector;
 use crate::visits::Measure;
 use crate::{CounterName, Precision};
 
@@ -145,6 +147,55 @@ impl AlertRule {
         Self::new(name, precision, Condition::QuantileAbove { counter, measure, q, value, least: 1 })
     }
 
+    /// Creates a rule: a counter has more or fewer hits in a bucket than are expected by its history, the time of day and
+    /// of the week. How this is found out is told by [`Detector`](crate::forecast::Detector); the band is in
+    /// an [`Explanation`](super::Explanation).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::Precision;
+    /// use counter_core::alert::AlertRule;
+    ///
+    /// // Three minutes in a row outside of the band, and no second alert within an hour.
+    /// let minute = Precision::try_from(60)?;
+    /// let rule = AlertRule::unusual("traffic", "hits".parse()?, minute);
+    /// let rule = rule.raise_after(3).pause(Duration::from_secs(3600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn unusual(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Either)
+    }
+
+    /// Creates a rule: a counter has more hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    pub fn unusually_high(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::High)
+    }
+
+    /// Creates a rule: a counter has fewer hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    pub fn unusually_low(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Low)
+    }
+
+    /// Creates a rule: a counter has had no hits for so long that some surely should have come. By night that takes
+    /// longer than by day, and for a counter whose hits come in bursts longer than the pauses between them.
+    pub fn unexpectedly_silent(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Silent)
+    }
+
+    fn expecting(name: impl Into<String>, counter: CounterName, precision: Precision, side: Side) -> Self {
+        let false_alarms = Detector::FALSE_ALARMS;
+        Self::new(name, precision, Condition::Unusual { counter, side, false_alarms })
+    }
+
+    /// Takes so large a share of ordinary buckets for unusual, on each side: 1e-12 to 0.01. Default: one in 250,000, which
+    /// are the minutes of six months. It concerns rules about what is expected.
+    pub fn false_alarms(mut self, share: f64) -> Self {
+        if let Condition::Unusual { false_alarms, .. } = &mut self.condition {
+            *false_alarms = share;
+        }
+        self
+    }
+
     /// Creates a rule about the process: hits wait, and the store has taken none for longer than this.
     pub fn store_away(name: impl Into<String>, after: Duration) -> Self {
         Self::of_process(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
@@ -230,6 +281,7 @@ impl AlertRule {
             | Condition::NewLabel { .. }
             | Condition::Local(_) => true,
             Condition::ShareAbove { parts, share, .. } => is_share(*share) && !parts.is_empty(),
+            Condition::Unusual { false_alarms, .. } => (1e-12..=0.01).contains(false_alarms),
             Condition::QuantileAbove { measure, q, value, .. } => {
                 is_share(*q) && value.is_finite() && *value >= 0.0 && measure.is_range()
             }
@@ -255,7 +307,7 @@ impl fmt::Display for RuleError {
             Self::Number(name) => write!(
                 f,
                 "the rule {name:?} has a number that it cannot have: shares and quantiles are between 0 and 1, \
-                 and a share has parts"
+                 a share has parts, and false alarms are 1e-12 to 0.01"
             ),
             Self::Precision(name, precision) => {
                 write!(f, "the rule {name:?} looks at buckets of {precision} s, which are not kept")

@@ -66,6 +66,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
 /// How far ahead of the time a clock may be; more was the work of one that was wrong.
 pub(crate) const AHEAD: u64 = 86_400;
 
+/// The seconds after which a rule that no watch judges is forgotten.
+const FORGOTTEN: u64 = 7 * 86_400;
+
 /// The number of buckets with values in which they are learnt and nothing is new.
 const LEARNING: u32 = 24;
 
@@ -105,6 +108,11 @@ impl RuleState {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether no watch has judged the rule for 7 days, and it is not silenced: it was taken out.
+    pub(crate) fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.judged < now.minus(FORGOTTEN).as_unix() && !self.is_silenced(now)
     }
 
     /// Returns whether nothing is to be told of the rule at this instant.
@@ -150,7 +158,8 @@ impl RuleState {
         }
         let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
         let label = new.map(|(value, _)| value);
-        Verdict { is_met: label.is_some(), value: hits as f64, bound: least as f64, label }
+        let verdict = Verdict::new(label.is_some(), hits as f64, least as f64);
+        Verdict { label, ..verdict }
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::condition::Condition;
 use super::delivery::{Deliver, delivered};
+use super::expectation::Expectations;
 use super::judge::{Due, Values};
 use super::report::Report;
 use super::rule::AlertRule;
@@ -30,10 +32,14 @@ pub struct Watch {
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
+    /// The reports that could be made, and the instant before which no other is tried after one that could not.
+    reporting: Passes,
+    no_report_before: Timestamp,
     /// The name of this watch in claims.
     holder: String,
     /// The states of the rules about this process, and what is to be told of them.
     own: Arc<Mutex<Shared>>,
+    expectations: Expectations,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -48,6 +54,12 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
+/// The seconds after which a report that could not be made is tried again.
+const AGAIN: u64 = 300;
+
+/// The seconds after which a report that no watch makes is forgotten.
+const FORGOTTEN: u64 = 30 * 86_400;
+
 impl Watch {
     /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
@@ -59,9 +71,24 @@ impl Watch {
         reports: Vec<ReportSchedule>,
         deliver: Arc<dyn Deliver>,
         interval: Duration,
+        expectations: Expectations,
     ) -> Self {
         let (holder, own) = (WriterId::random().to_string(), Arc::default());
-        Self { stats, store, rules: rules.into(), reports, deliver, interval, holder, own }
+        let (reporting, no_report_before) = (Passes::of("the reports"), Timestamp::MIN);
+        let rules = rules.into();
+        Self {
+            stats,
+            store,
+            rules,
+            reports,
+            deliver,
+            interval,
+            reporting,
+            no_report_before,
+            holder,
+            own,
+            expectations,
+        }
     }
 
     /// Returns a handle on the rules of this watch and their state, for pages and programs.
@@ -94,8 +121,11 @@ impl Watch {
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
         shared.end_silences(now);
-        let judged = self.judge(&mut shared, now).await?;
-        self.report(&mut shared, now).await?;
+        let mut expectations = std::mem::take(&mut self.expectations);
+        let judged = self.judge(&mut shared, &mut expectations, now).await;
+        self.expectations = expectations;
+        let judged = judged?;
+        self.report(&mut shared, now).await;
         let claimed = shared.claim(&self.holder, now);
         if shared == before {
             return Ok(checked);
@@ -191,21 +221,32 @@ impl Watch {
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(&self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
+    async fn judge(
+        &self,
+        shared: &mut Shared,
+        expectations: &mut Expectations,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
-        // A rule that was taken out has no state any more. Of one about processes it is its silence.
-        shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
+        // Other versions of the program, side by side with this one, may have rules that it does not have.
+        let is_known = |name: &str| self.rules.iter().any(|rule| rule.name == name);
+        shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
         let end = now.minus(Self::LATENESS.as_secs());
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
-        let due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
+        let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
+        expectations.observe(&self.stats, &due).await?;
+        due.retain(|due| expectations.has_begun(due.rule));
         let values = Values::read(&self.stats, &due).await?;
         let mut count = 0;
         for due in &due {
             let mut decisions: Vec<Decision> = Vec::new();
             let state = shared.rules.entry(due.rule.name.clone()).or_default();
             for start in due.starts() {
-                let verdict = values.verdict(due.rule, start, state);
+                let verdict = match due.rule.condition {
+                    Condition::Unusual { .. } => expectations.verdict(due.rule, start),
+                    _ => values.verdict(due.rule, start, state),
+                };
                 decisions.extend(state.see(due.rule, start, verdict));
                 count += 1;
             }
@@ -215,8 +256,12 @@ impl Watch {
     }
 
     /// Makes the reports of days and weeks that are over.
-    async fn report(&self, shared: &mut Shared, now: Timestamp) -> Result<(), Error> {
-        shared.reports.retain(|name, _| self.reports.iter().any(|schedule| schedule.name() == name));
+    async fn report(&mut self, shared: &mut Shared, now: Timestamp) {
+        let is_known = |name: &str| self.reports.iter().any(|schedule| schedule.name() == name);
+        shared.reports.retain(|name, end| is_known(name) || now.minus(FORGOTTEN).as_unix() < *end);
+        if now < self.no_report_before {
+            return;
+        }
         for schedule in &self.reports {
             let Some(period) = schedule.period(self.stats.grid(), now) else { continue };
             let end = period.range.end.as_unix();
@@ -226,11 +271,16 @@ impl Watch {
                 continue;
             }
             let alerts = shared.raised_in(&period.range);
-            let report = Report::read(&self.stats, schedule, &period, alerts).await?;
-            shared.reports.insert(schedule.name().to_owned(), end);
-            shared.push(Message::Report(report));
+            let report = Report::read(&self.stats, schedule, &period, alerts);
+            // Alerts do not wait for a report that cannot be made.
+            match self.reporting.make(report).await {
+                Some(report) => {
+                    shared.reports.insert(schedule.name().to_owned(), end);
+                    shared.push(Message::Report(report));
+                }
+                None => self.no_report_before = now.plus(AGAIN),
+            }
         }
-        Ok(())
     }
 
     /// Takes what has arrived out of the document.

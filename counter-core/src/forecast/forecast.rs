@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::Range;
 
 use super::backtest::{self, Backtest, Sums};
 use super::model::Model;
@@ -18,7 +19,8 @@ const LONGEST: usize = 1000;
 ///
 /// The season is a whole number of days for precisions finer than a day, and 7 days for days. It is used when
 /// the history holds three of them: with 120 samples, for hours (24 buckets), 18,000 s (24 buckets, five
-/// days) and days. The model is STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL), then exponential
+/// days) and days. Where it holds three weeks, such as 504 hours, the season is a week with its days, if a week
+/// says more of the last one than a day does. The model is STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL), then exponential
 /// smoothing (Hyndman & Athanasopoulos, *Forecasting: Principles and Practice*, third edition, chapter 8).
 /// Where the naive forecast was closer in the [`Backtest`], by more than a tenth, it is used instead.
 ///
@@ -124,21 +126,62 @@ impl Series {
     /// Fails when there are fewer than 20 such buckets from the first sample on, or when the horizon is 0 or
     /// more than half of them.
     pub fn forecast(&self, horizon: usize, now: Timestamp) -> Result<Forecast, ForecastError> {
-        let mut work = Work::new(self, horizon, now)?;
+        self.forecast_without(&[], horizon, now)
+    }
+
+    /// Returns a forecast as [`forecast`](Self::forecast) does, which learns nothing from these times, such as
+    /// holidays and outages, nor from buckets whose count could not be read. What is usual stands for these
+    /// buckets: the median of those that are a number of seasons away, or of all of them without a season. They
+    /// are never unusual.
+    ///
+    /// ```
+    /// use counter_core::{Precision, Sample, Series, Timestamp};
+    ///
+    /// // Five weeks of days, of which one was a holiday.
+    /// let day = Precision::try_from(86_400)?;
+    /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 86_400);
+    /// let count = |n| if n == 30 { 3 } else { 100 + n % 7 };
+    /// let samples = (0..35).map(|n| Sample { start: start(n), count: count(n) }).collect();
+    /// let series = Series::new(day, start(0)..start(35), samples);
+    ///
+    /// assert_eq!(series.forecast(7, start(35))?.unusual.len(), 1);
+    /// let forecast = series.forecast_without(&[start(30)..start(31)], 7, start(35))?;
+    /// assert!(forecast.unusual.is_empty());
+    /// assert!((forecast.points[2].expected - 102.0).abs() < 0.5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`forecast`](Self::forecast), of the buckets that are left.
+    pub fn forecast_without(
+        &self,
+        left_out: &[Range<Timestamp>],
+        horizon: usize,
+        now: Timestamp,
+    ) -> Result<Forecast, ForecastError> {
+        let mut work = Work::new(self, left_out, horizon, now)?;
         while work.test_once() {}
         Ok(work.finish())
     }
 
-    /// Returns the latest buckets that are finished at `now`, from the first sample on.
+    /// Returns the start of the last bucket that is finished at `now`.
+    fn last_finished(&self, now: Timestamp) -> Timestamp {
+        let end = self.range.end.min(self.precision.bucket(now).start);
+        self.precision.bucket(end.minus(1)).start
+    }
+
+    /// Returns the latest buckets that are finished at `now`, from the first sample on; without those whose
+    /// count could not be read.
     fn finished(&self, now: Timestamp) -> Vec<Sample> {
         let width = u64::from(self.precision.as_seconds());
         let end = self.range.end.min(self.precision.bucket(now).start);
         let first = self.samples.iter().find(|sample| sample.count > 0).map_or(end, |sample| sample.start);
-        let last = self.precision.bucket(end.minus(1)).start;
+        let last = self.last_finished(now);
         let start = first.max(self.range.start).max(last.minus(width * (LONGEST as u64 - 1)));
         let samples = self.samples.iter().copied().filter(|sample| sample.start >= start).collect();
         let range = start..end;
-        Self { precision: self.precision, range, samples, unreadable: None }.zero_filled().collect()
+        let unreadable = self.unreadable.clone();
+        Self { precision: self.precision, range, samples, unreadable }.zero_filled().collect()
     }
 }
 
@@ -172,7 +215,7 @@ impl Stats {
         let series = self.series(counter, precision, range).await?;
         // A history with a bucket of unknown count will not do.
         series.known_total().map_err(Error::from)?;
-        let mut work = Work::new(&series, horizon, now)?;
+        let mut work = Work::new(&series, &[], horizon, now)?;
         while work.test_once() {
             tokio::task::yield_now().await;
         }
@@ -183,8 +226,11 @@ impl Stats {
 /// A forecast that is being made, in slices of one model each.
 struct Work {
     precision: Precision,
+    /// The samples that are known, and what it learns from: all buckets from the first of them to the last that is
+    /// finished.
     samples: Vec<Sample>,
     values: Vec<f64>,
+    last: Timestamp,
     horizon: usize,
     season: Option<usize>,
     /// The origins that are still to be tested.
@@ -194,8 +240,19 @@ struct Work {
 }
 
 impl Work {
-    fn new(series: &Series, horizon: usize, now: Timestamp) -> Result<Self, ForecastError> {
-        let samples = series.finished(now);
+    fn new(
+        series: &Series,
+        left_out: &[Range<Timestamp>],
+        horizon: usize,
+        now: Timestamp,
+    ) -> Result<Self, ForecastError> {
+        let width = u64::from(series.precision.as_seconds());
+        let is_left_out = |sample: &Sample| {
+            let end = sample.start.plus(width);
+            left_out.iter().any(|times| times.start < end && sample.start < times.end)
+        };
+        let mut samples = series.finished(now);
+        samples.retain(|sample| !is_left_out(sample));
         let has = samples.len();
         if has < SHORTEST {
             return Err(ForecastError::TooShort { has, needs: SHORTEST });
@@ -204,12 +261,16 @@ impl Work {
         if horizon == 0 || horizon > most {
             return Err(ForecastError::Horizon { asked: horizon, most });
         }
-        let season = season::of(series.precision, has);
+        let last = series.last_finished(now);
+        let values = filled(&samples, last, width, season::of(series.precision, has));
+        let season = season::of_values(series.precision, &values);
+        let has = values.len();
         let least = season.map_or(SHORTEST / 2, |period| (season::CYCLES - 1) * period).max(SHORTEST / 2);
         let (test_horizon, origins) = backtest::origins(has, least, horizon);
         Ok(Self {
             precision: series.precision,
-            values: samples.iter().map(|sample| sample.count as f64).collect(),
+            values,
+            last,
             samples,
             horizon,
             season,
@@ -236,8 +297,7 @@ impl Work {
             Method::Naive => model.naive_points(&self.values, self.horizon).collect(),
         };
         let width = u64::from(self.precision.as_seconds());
-        let last = self.samples.last().map_or(Timestamp::MIN, |sample| sample.start);
-        let starts = (1..).map(|step| last.plus(width * step));
+        let starts = (1..).map(|step| self.last.plus(width * step));
         let points = starts
             .zip(expected)
             .map(|(start, (expected, band))| Point {
@@ -247,8 +307,11 @@ impl Work {
                 upper: *band.end(),
             })
             .collect();
-        let bands = self.samples.iter().zip(model.history());
-        let unusual = bands.filter(|(sample, band)| !band.contains(&sample.count)).map(|(sample, _)| *sample);
+        let bands: Vec<_> = model.history().collect();
+        let begin = self.samples.first().map_or(Timestamp::MIN, |sample| sample.start);
+        let band = |sample: &Sample| bands.get(buckets(begin, sample.start, width));
+        let is_unusual = |sample: &&Sample| band(sample).is_some_and(|band| !band.contains(&sample.count));
+        let unusual = self.samples.iter().filter(is_unusual).copied();
         Forecast {
             precision: self.precision,
             history: self.values.len(),
@@ -260,6 +323,31 @@ impl Work {
             unusual: unusual.collect(),
         }
     }
+}
+
+/// The number of buckets between two starts.
+fn buckets(from: Timestamp, to: Timestamp, width: u64) -> usize {
+    usize::try_from(to.as_unix().saturating_sub(from.as_unix()) / width).unwrap_or(usize::MAX)
+}
+
+/// Returns the values of all buckets from the first sample to the last bucket, with what is usual where there is none.
+fn filled(samples: &[Sample], last: Timestamp, width: u64, season: Option<usize>) -> Vec<f64> {
+    let Some(first) = samples.first() else { return Vec::new() };
+    let mut values = vec![None; buckets(first.start, last, width) + 1];
+    for sample in samples {
+        if let Some(value) = values.get_mut(buckets(first.start, sample.start, width)) {
+            *value = Some(sample.count as f64);
+        }
+    }
+    let usual = |at: usize, period: usize| {
+        let mut same: Vec<f64> = values.iter().skip(at % period).step_by(period).copied().flatten().collect();
+        let middle = same.len() / 2;
+        (!same.is_empty()).then(|| *same.select_nth_unstable_by(middle, f64::total_cmp).1)
+    };
+    let fill = |(at, value): (usize, &Option<f64>)| {
+        value.or_else(|| usual(at, season?)).or_else(|| usual(at, 1)).unwrap_or(0.0)
+    };
+    values.iter().enumerate().map(fill).collect()
 }
 
 impl fmt::Display for ForecastError {

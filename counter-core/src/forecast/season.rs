@@ -5,6 +5,10 @@ use crate::time::gcd;
 
 /// The seconds of a day.
 const DAY: u32 = 86_400;
+/// The seconds of a week.
+const WEEK: u32 = 7 * DAY;
+/// A week is the season if its error is smaller than that of a day by this factor.
+const BETTER: f64 = 0.9;
 /// The number of seasons that the history must hold: two to learn from, and one to be tested on.
 pub(super) const CYCLES: usize = 3;
 /// The rounds in which STL gives less weight to values that fit badly: two leave a part of a spike in the
@@ -23,6 +27,32 @@ pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
         _ => return None,
     };
     (history >= CYCLES * period).then_some(period)
+}
+
+/// Returns the number of buckets in the season of these values: in a week, if the history holds three of them and a
+/// week says more of its last one than a day does; else as [`of`] does.
+pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
+    let day = of(precision, values.len());
+    let width = precision.as_seconds();
+    let week = (WEEK / gcd(width, WEEK)) as usize;
+    if width >= DAY || values.len() < CYCLES * week {
+        return day;
+    }
+    let day = day?;
+    let (before, last) = values.split_at(values.len() - week);
+    let error = |period: usize| {
+        // Phases are counted from the end, where the last week begins.
+        let usual: Vec<f64> = (0..period)
+            .map(|phase| {
+                let same = before.iter().rev().skip(period - 1 - phase).step_by(period);
+                let mut same: Vec<f64> = same.copied().collect();
+                let middle = same.len() / 2;
+                *same.select_nth_unstable_by(middle, f64::total_cmp).1
+            })
+            .collect();
+        last.iter().zip(usual.iter().cycle()).map(|(value, usual)| (value - usual).abs()).sum::<f64>()
+    };
+    Some(if error(week) < BETTER * error(day) { week } else { day })
 }
 
 /// Returns the seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
@@ -62,6 +92,26 @@ mod tests {
         ] {
             let precision = Precision::try_from(width).expect("a width");
             assert_eq!(of(precision, history), season, "{history} buckets of {width} s");
+        }
+    }
+
+    #[test]
+    fn a_week_is_the_season_where_it_says_more_than_a_day() {
+        let hour = Precision::try_from(3600).expect("a width");
+        let noise = |n: usize| (n * 7919 % 13) as f64;
+        let daily = |n: usize| 100.0 + (n % 24) as f64 * 10.0 + noise(n);
+        let weekly = |n: usize| if n / 24 % 7 < 5 { daily(n) } else { 50.0 + noise(n) };
+        let season = |hours: usize, value: &dyn Fn(usize) -> f64| {
+            of_values(hour, &(0..hours).map(value).collect::<Vec<_>>())
+        };
+        for (hours, of_daily, of_weekly) in [
+            (71, None, None),
+            (503, Some(24), Some(24)),
+            (504, Some(24), Some(168)),
+            (999, Some(24), Some(168)),
+        ] {
+            assert_eq!(season(hours, &daily), of_daily, "{hours}");
+            assert_eq!(season(hours, &weekly), of_weekly, "{hours}");
         }
     }
 

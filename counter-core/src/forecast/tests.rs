@@ -66,6 +66,32 @@ fn a_constant_stays_constant_without_any_width() {
 }
 
 #[test]
+fn what_is_left_out_teaches_nothing_and_the_forecast_begins_now_all_the_same() {
+    let (series, end) = series(HOUR, (0..240).map(|n| if n >= 228 { 0 } else { wave(n, 24) }));
+    let holiday = end.minus(12 * u64::from(HOUR))..end;
+    let forecast = series.forecast_without(std::slice::from_ref(&holiday), 24, end).expect("a history");
+    assert_eq!((forecast.points[0].start, forecast.history), (end, 240));
+    for (n, point) in (240..).zip(&forecast.points) {
+        assert!((point.expected - wave(n, 24) as f64).abs() < 2.0, "{n}: {point:?}");
+    }
+    assert!(forecast.unusual.is_empty(), "{:?}", forecast.unusual);
+    // Without that, the night is no usual one.
+    assert!(!series.forecast(24, end).expect("a history").unusual.is_empty());
+    let all = series.range.clone();
+    assert!(matches!(series.forecast_without(&[all], 24, end), Err(ForecastError::TooShort { has: 0, .. })));
+}
+
+#[test]
+fn weekends_are_expected_where_there_are_weeks() {
+    let count = |n: u64| if n / 24 % 7 < 5 { wave(n, 24) } else { 30 };
+    let forecast = forecast(HOUR, 168, (0..840).map(count));
+    assert_eq!(forecast.season, Some(168));
+    for (n, point) in (840..).zip(&forecast.points) {
+        assert!((point.expected - count(n) as f64).abs() < 5.0, "{n}: {point:?}");
+    }
+}
+
+#[test]
 fn a_line_goes_on() {
     let forecast = forecast(60, 12, (0..119).map(|n| 20 + 3 * n));
     for (n, point) in (119..).zip(&forecast.points) {

@@ -38,6 +38,8 @@
 //! | errors, bots or missing pages out of all requests | [`share_above`](AlertRule::share_above), with [`at_least`](AlertRule::at_least) so many requests |
 //! | slow or large responses | [`quantile_above`](AlertRule::quantile_above), where [distributions](super::distributions) are kept |
 //! | more or fewer hits than a number | [`above`](AlertRule::above), [`below`](AlertRule::below), [`silent`](AlertRule::silent) |
+//! | more or fewer hits than usual at this time of day and of the week | [`unusual`](AlertRule::unusual), [`unusually_high`](AlertRule::unusually_high), [`unusually_low`](AlertRule::unusually_low) |
+//! | a route that has gone quiet | [`unexpectedly_silent`](AlertRule::unexpectedly_silent) |
 //! | routes that nobody uses any more | [`dead`](AlertRule::dead), a rule for each route |
 //! | a new referrer, campaign or consumer among the first | [`new_label`](AlertRule::new_label) |
 //! | a store that is away, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
@@ -53,6 +55,27 @@
 //! The rules about the process are looked at in each pass, every 10 s, by every process for itself. Their alerts are told
 //! without the store, so they are as many as there are processes that have the trouble, each with an id of its own.
 //!
+//! # What is expected
+//!
+//! Rules about what is unusual have a [`Detector`](crate::forecast::Detector) for each counter, in the process, of about 8 KB.
+//! It expects a bucket by the time of day and of the week, as far as the store has these, and by the latest buckets; its band
+//! leaves out one ordinary bucket in 250,000 on each side, unless [`false_alarms`](AlertRule::false_alarms) says otherwise.
+//!
+//! - **The history is read when a watch begins**: up to 1,000 buckets, and for buckets finer than an hour the hours of up to
+//!   five weeks before these. An [archive](super::archive) has them; with the default retention there are five days of hours,
+//!   and so a day, but no week. 250 counters begin in a pass, and the rules about the others wait for theirs; no bucket is lost.
+//! - **After that a bucket is read once.** Nothing is fitted anew. Each process learns for itself, so two may differ a little
+//!   in their bands; the one that judges a bucket first decides, as with all rules.
+//! - **A new level**, such as after a deploy, is one alert: the level follows, after eight buckets at the latest. A return to
+//!   the level before, within a day, is none.
+//! - **Gaps** of two buckets and more, in which the store did not answer, are not judged, nor are the three buckets after one.
+//!   A counter that is new is judged from its 31st bucket on.
+//! - **Holidays** are times that [`holidays`](crate::alert::WatchBuilder::holidays) leaves out: they teach nothing, and raise
+//!   nothing.
+//! - **Few hits** say little: 0 instead of 2 is nothing unusual. `unexpectedly_silent` adds up what was missed since the last
+//!   hit, and compares it with the silences of late. For a slow decline choose a rule on hours beside that on minutes, since the
+//!   level follows what changes over many buckets.
+//!
 //! # What is promised
 //!
 //! - A message is in the store together with the verdict that made it. It leaves the store only when the receiver has taken
@@ -66,8 +89,8 @@
 //!
 //! Rules about the process keep their messages in the process: what it has not told is gone when it is killed.
 //!
-//! All watches over one store have the same rules. A rule that one of them does not know is forgotten by it, so deploy a
-//! change of rules to all instances.
+//! Watches of one store may have different rules for a while, as versions that are deployed one after the other have. Each
+//! judges the rules that it has; what is known of a rule that none has any more is forgotten after 7 days.
 //!
 //! # State, silences and tests
 //!

@@ -11,6 +11,12 @@ pub mod processor;
 pub mod server;
 #[cfg(feature = "peers")]
 pub mod site;
-#[cfg(any(feature = "peers", feature = "store"))]
+#[cfg(feature = "anomalies")]
+#[path = "../../src/anomalies/score.rs"]
+pub mod score;
+#[cfg(feature = "anomalies")]
+#[path = "../../src/anomalies/simulated.rs"]
+pub mod simulated;
+#[cfg(any(feature = "anomalies", feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::alert::{Message, Report, ReportSchedule, RuleError, Watch};
+use counter_core::alert::{AlertRule, Message, Report, ReportSchedule, RuleError, Watch};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
@@ -109,6 +109,33 @@ async fn a_report_has_what_a_day_had_and_what_changed() {
     assert_eq!((&json["type"], &json["hits"]["now"]), (&"report".into(), &1253.into()));
     let again: Message = serde_json::from_value(json).expect("a message");
     assert_eq!(again, Message::Report(report));
+}
+
+#[tokio::test]
+async fn a_report_that_cannot_be_made_holds_up_no_alert_and_comes_later() {
+    let (server, redis) = stores::redis().await;
+    let store = AnyStore::from(redis);
+    let (mut counters, inbox, today) = (counters(&store), Inbox::default(), today());
+    let rule = AlertRule::above("busy", name("hits"), precision(3600), 0);
+    let builder = Watch::builder(counters.stats(), store.clone()).rule(rule).report(schedule());
+    let mut watch = builder.deliver(inbox.receiver()).build().expect("a good schedule");
+    watch.check_once(today.minus(2 * DAY).plus(7200)).await.expect("it answers");
+    record(&counters, today.minus(DAY), &[("hits", 1)]);
+    record(&counters, today.minus(2 * DAY), &[("hits", 1)]);
+    counters.flush().await.expect("the store is there");
+    let key = "access:count:86400:hits";
+    let kept = server.command(&["DUMP", key]);
+    assert_eq!(server.int(&["DEL", key]), 1, "{kept:?}");
+    server.command(&["SET", key, "no hash"]);
+    let at = today.minus(DAY).plus(7200);
+    watch.check_once(at).await.expect("it answers");
+    let texts = inbox.texts();
+    assert!(texts.iter().all(|text| text.contains("busy")) && !texts.is_empty(), "{texts:?}");
+    server.command(&["DEL", key]);
+    watch.check_once(at.plus(299)).await.expect("it answers");
+    assert!(inbox.take().iter().all(|message| matches!(message, Message::Alert(_))));
+    watch.check_once(at.plus(300)).await.expect("it answers");
+    assert_eq!(only(inbox.take()).id, format!("day:{}", today.minus(DAY)));
 }
 
 stores::on! {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counter_core::alert::{AlertKind, AlertRule, DeliveryError, Message, RuleError, Severity, Watch};
+use counter_core::document::DocumentStore;
 use counter_core::visits::{Bin, Distribution, Measure, Measured};
 use counter_core::{AnyStore, Counters, MemoryStore, Stats, Timestamp};
 use tokio::time::timeout;
@@ -258,6 +259,34 @@ async fn another_watch_tells_what_one_was_telling_when_it_ended() {
     assert_eq!(checked.delivered, 1);
     let ids: Vec<_> = inbox.alerts().into_iter().map(|alert| alert.id).collect();
     assert_eq!(ids, *begun.lock().expect("calm"));
+}
+
+#[tokio::test]
+async fn versions_with_other_rules_leave_each_others_alerts_alone_for_a_week() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let above =
+        |name: &str, hits| AlertRule::above(name, "hits".parse().expect("a name"), precision(3600), hits);
+    let (mut old, mut new) = (
+        watch(counters.stats(), &store, above("old", 20), &inbox),
+        watch(counters.stats(), &store, above("new", 10), &inbox),
+    );
+    for ago in (1..=10).rev() {
+        let (start, judged) = hour(ago);
+        record(&counters, "hits", start, 15);
+        counters.flush().await.expect("memory takes all");
+        for watch in [&mut old, &mut new, &mut old] {
+            watch.check_once(judged).await.expect("memory answers");
+        }
+    }
+    assert_eq!(inbox.texts(), ["warning: new: hits has 15 hits, above 10"]);
+    let known = async || store.read("alerts").await.expect("readable").content;
+    let names_new = |content: &[u8]| content.windows(6).any(|text| text == b"\"new\":");
+    let last = hour(1).1;
+    old.check_once(last.plus(6 * 86_400)).await.expect("memory answers");
+    assert!(names_new(&known().await));
+    old.check_once(last.plus(8 * 86_400)).await.expect("memory answers");
+    assert!(!names_new(&known().await));
 }
 
 #[tokio::test]

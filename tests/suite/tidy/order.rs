@@ -9,7 +9,7 @@ const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 13] = [
+const SHARED: [(&str, &str, &str); 16] = [
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),
@@ -22,6 +22,9 @@ const SHARED: [(&str, &str, &str); 13] = [
     ("alert", "visits", "Unreadable"),
     ("alert", "document", "Document"),
     ("alert", "document", "DocumentStore"),
+    ("alert", "forecast", "DetectedSeason"),
+    ("alert", "forecast", "Detector"),
+    ("alert", "forecast", "Judgement"),
     ("note", "document", "DocumentStore"),
 ];
 

@@ -1,0 +1,148 @@
+//! The tails of errors: how improbable it is that an ordinary value strays as far as this.
+//!
+//! Peaks over a threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value Theory*: the
+//! threshold is a quantile of the errors, and what exceeds it does so by exponentially distributed amounts, whose mean is
+//! measured. Quantiles and a mean of bounded errors are not ruined by one outlier, and errors with heavy tails get a wide
+//! band.
+
+/// The share of errors beyond the threshold, on each side.
+const BEYOND: f64 = 0.05;
+/// The number of excesses that the normal distribution adds to those that were measured.
+const PRIOR: f64 = 8.0;
+/// The threshold of the normal distribution and the mean excess over it, in standard deviations.
+const NORMAL: (f64, f64) = (1.645, 0.42);
+
+/// The distribution of errors around what was expected, each side by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tails {
+    pub(super) above: Tail,
+    pub(super) below: Tail,
+    /// The standard deviation that the median error stands for.
+    pub(super) scale: f64,
+}
+
+/// One side of the distribution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    threshold: f64,
+    /// The mean amount by which errors exceed the threshold.
+    excess: f64,
+}
+
+impl Tails {
+    /// Measures the tails of these errors; none is narrower than that of normal errors of this deviation.
+    pub(super) fn of(errors: impl Iterator<Item = f64>, least: f64) -> Self {
+        let mut errors: Vec<f64> = errors.collect();
+        if errors.is_empty() {
+            errors.push(0.0);
+        }
+        let mut distances: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+        let middle = distances.len() / 2;
+        let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
+        // Of many that are exactly right, the median says nothing about the others.
+        let mean = distances.iter().sum::<f64>() / distances.len() as f64;
+        let scale = (1.4826 * median).max(mean / 4.0).max(least);
+        let above = Tail::of(&mut errors, scale);
+        errors.iter_mut().for_each(|error| *error = -*error);
+        let below = Tail::of(&mut errors, scale);
+        Self { above, below, scale }
+    }
+
+    /// Returns the probability that an ordinary error is at least as far on the side of this one.
+    pub(super) fn probability(&self, error: f64) -> f64 {
+        self.above.probability(error).min(self.below.probability(-error))
+    }
+}
+
+impl Tail {
+    fn of(errors: &mut [f64], scale: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
+        let place = (errors.len() as f64 * (1.0 - BEYOND)) as usize;
+        let place = place.min(errors.len() - 1);
+        let found = *errors.select_nth_unstable_by(place, f64::total_cmp).1;
+        let threshold = found.max(NORMAL.0 * scale);
+        let excesses = errors.iter().map(|error| error - threshold).filter(|excess| *excess > 0.0);
+        let (sum, count) = excesses.fold((0.0, 0.0), |(sum, count), excess| (sum + excess, count + 1.0));
+        let usual = NORMAL.1 * scale;
+        let excess = ((sum + PRIOR * usual) / (count + PRIOR)).max(usual);
+        Self { threshold, excess }
+    }
+
+    /// Returns the probability that an ordinary error is at least this far on this side.
+    pub(super) fn probability(self, distance: f64) -> f64 {
+        if distance <= 0.0 {
+            1.0
+        } else if distance <= self.threshold {
+            BEYOND.powf(distance / self.threshold)
+        } else {
+            BEYOND * (-(distance - self.threshold) / self.excess).exp()
+        }
+    }
+
+    /// Returns the distance of this probability, at most that of the threshold.
+    pub(super) fn distance(self, probability: f64) -> f64 {
+        self.threshold + self.excess * (BEYOND / probability).ln().max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn normal_errors_have_the_band_of_the_normal_distribution_or_one_that_is_a_little_wider() {
+        // The quantiles of the normal distribution at 0.5 / 1000, 1.5 / 1000 and so on, by its distribution function.
+        let errors = (0..1000).map(|n| quantile((f64::from(n) + 0.5) / 1000.0));
+        let tails = Tails::of(errors, 0.0);
+        assert!((tails.scale - 1.0).abs() < 0.01, "{tails:?}");
+        for (probability, distance) in [(0.05, 1.645), (1e-3, 3.09), (1e-4, 3.72), (4e-6, 4.47)] {
+            let found = tails.above.distance(probability);
+            assert!((distance - 0.01..distance * 1.3).contains(&found), "{probability}: {found}");
+            assert!((tails.below.distance(probability) - found).abs() < 0.05);
+        }
+    }
+
+    /// The inverse of the normal distribution function, by bisection of a series.
+    fn quantile(p: f64) -> f64 {
+        let cdf = |x: f64| {
+            let (mut term, mut sum) = (x, x);
+            for n in 1..200 {
+                term *= x * x / f64::from(2 * n + 1);
+                sum += term;
+            }
+            0.5 + sum * (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt()
+        };
+        let (mut low, mut high) = (-5.0, 5.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if cdf(middle) < p { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    #[test]
+    fn spikes_on_one_side_widen_that_side() {
+        let tails = Tails::of((0..400).map(|n| if n % 10 == 0 { 20.0 } else { f64::from(n % 3) - 1.0 }), 0.0);
+        assert!(tails.above.probability(22.0) > 1e-4 && tails.below.probability(22.0) < 1e-12, "{tails:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_tail_is_a_probability_falls_with_the_distance_and_is_undone_by_it(
+            errors in prop::collection::vec(-1e9..1e9_f64, 0..100),
+            some in -1e10..1e10_f64,
+            more in 0.0..1e10_f64,
+            p in 1e-12..0.05_f64,
+        ) {
+            let tails = Tails::of(errors.into_iter(), 1e-3);
+            for tail in [tails.above, tails.below] {
+                let (near, far) = (tail.probability(some), tail.probability(some + more));
+                prop_assert!((0.0..=1.0).contains(&near) && far <= near);
+                let back = tail.probability(tail.distance(p));
+                prop_assert!((back / p - 1.0).abs() < 1e-6, "{} {}", back, p);
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How well anomalies are found: the score of the detector in Numenta's anomaly benchmark, beside that of a windowed
+//! Gaussian, and its false alarms where there are none.
+//!
+//! With a folder, the benchmark's own series: that of a checkout of it, with `data` and `labels`. Without one, series that
+//! are made up, of the same kinds. A series is of counts if all its values so far are.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::path::Path;
+use std::time::Instant;
+
+use bench::score::{Outcome, Scored, best, probation};
+use bench::simulated::{Labeled, Random, corpus, quiet};
+use bench::table;
+use counter_core::forecast::Detector;
+use counter_core::{Precision, Timestamp};
+
+/// The seeds of the series that are made up.
+const SEEDS: u64 = 10;
+/// The values that the windowed Gaussian knows.
+const WINDOW: usize = 6400;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match std::env::args().nth(1) {
+        Some(folder) => report(&[read(Path::new(&folder))?]),
+        None => report(&(0..SEEDS).map(corpus).collect::<Vec<_>>()),
+    }
+    false_alarms();
+    Ok(())
+}
+
+/// Prints the scores of both detectors, over all series of each corpus.
+fn report(corpora: &[Vec<Labeled>]) {
+    let (mut ours, mut gaussian, mut rows, begun) = (Vec::new(), Vec::new(), 0, Instant::now());
+    for corpus in corpora {
+        rows += corpus.iter().map(|series| series.values.len()).sum::<usize>();
+        ours.push(best(&corpus.iter().map(|series| scored(series, detected(series))).collect::<Vec<_>>()));
+    }
+    let took = begun.elapsed().as_nanos() as f64 / rows.max(1) as f64;
+    for corpus in corpora {
+        gaussian.push(best(
+            &corpus.iter().map(|series| scored(series, windowed_gaussian(series))).collect::<Vec<_>>(),
+        ));
+    }
+    println!("{} series, {rows} rows, {took:.0} ns a row:\n", corpora.iter().map(Vec::len).sum::<usize>());
+    let row = |name: &str, outcomes: &[Outcome]| {
+        let scores = || outcomes.iter().map(|outcome| outcome.score);
+        let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
+        vec![
+            name.to_owned(),
+            format!("{:.1}", scores().sum::<f64>() / outcomes.len() as f64),
+            format!("{:.1}", scores().fold(f64::INFINITY, f64::min)),
+            format!("{} of {}", sum(|outcome| outcome.found), sum(|outcome| outcome.windows)),
+            sum(|outcome| outcome.false_alarms).to_string(),
+        ]
+    };
+    let head = ["detector", "score", "lowest", "anomalies found", "rows detected elsewhere"];
+    table::print(&head, &[row("this one", &ours), row("windowed Gaussian", &gaussian)]);
+}
+
+/// Prints how often the default share of false alarms raises an alert in a week in which nothing happens.
+fn false_alarms() {
+    let mut kinds: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    for seed in 0..4 * SEEDS {
+        for series in quiet(&mut Random(seed)) {
+            let (weeks, alerts) = kinds.entry(series.name.clone()).or_default();
+            let unusual =
+                judged(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
+            // A detector that has seen nothing is surprised by the first night.
+            let unusual = &unusual[probation(unusual.len())..];
+            *weeks += unusual.len() as f64 * f64::from(series.width) / 604_800.0;
+            *alerts += unusual.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        }
+    }
+    let rows: Vec<_> = kinds
+        .into_iter()
+        .map(|(name, (weeks, alerts))| {
+            vec![name, format!("{weeks:.0}"), format!("{:.2}", alerts as f64 / weeks)]
+        })
+        .collect();
+    println!("\nFalse alarms with the default share, after the first 15 % of the rows:\n");
+    table::print(&["series", "weeks", "false alarms a week"], &rows);
+}
+
+/// Keeps the score of a row only if none of those before it was as large: one anomaly is told once. The rows are as many
+/// as those that rest after a detection with KNN-CAD.
+fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
+    let rest = probation(scores.len()) / 5;
+    let first = |at: usize| scores[at.saturating_sub(rest)..at].iter().all(|before| *before < scores[at]);
+    let scores = (0..scores.len()).map(|at| if first(at) { scores[at] } else { 0.0 }).collect();
+    Scored { scores, windows: series.windows.clone() }
+}
+
+fn detected(series: &Labeled) -> Vec<f64> {
+    judged(series, |judgement| judgement.map_or(0.0, |judgement| -judgement.probability.max(1e-300).log10()))
+}
+
+fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_core::forecast::Judgement>) -> T) -> Vec<T> {
+    let width = Precision::try_from(series.width).expect("a width");
+    let known = &series.values[..probation(series.values.len())];
+    let is_count = known.iter().all(|value| *value >= 0.0 && value.fract() == 0.0);
+    let mut detector = if is_count { Detector::of_counts(width) } else { Detector::of_measures(width) };
+    let rows = series.times.iter().zip(&series.values);
+    rows.map(|(time, value)| of(detector.observe(Timestamp::from_unix(*time), *value))).collect()
+}
+
+/// The distance of each value from the mean of those before it, in their standard deviations.
+fn windowed_gaussian(series: &Labeled) -> Vec<f64> {
+    let (mut window, mut sum, mut squares) = (VecDeque::new(), 0.0, 0.0);
+    let mut score = |value: f64| {
+        let n = window.len() as f64;
+        let (mean, square) = (sum / n, squares / n);
+        let deviation = (square - mean * mean).max(1e-12).sqrt();
+        let score = if n < 2.0 { 0.0 } else { (value - mean).abs() / deviation };
+        window.push_back(value);
+        (sum, squares) = (sum + value, squares + value * value);
+        if window.len() > WINDOW {
+            let oldest: f64 = window.pop_front().expect("it is full");
+            (sum, squares) = (sum - oldest, squares - oldest * oldest);
+        }
+        score
+    };
+    series.values.iter().map(|value| score(*value)).collect()
+}
+
+/// Reads the benchmark: `data/*/*.csv`, with the windows of `labels/combined_windows.json`.
+fn read(folder: &Path) -> Result<Vec<Labeled>, Box<dyn Error>> {
+    let labels = std::fs::read(folder.join("labels/combined_windows.json"))?;
+    let labels: BTreeMap<String, Vec<(String, String)>> = serde_json::from_slice(&labels)?;
+    let mut corpus = Vec::new();
+    for (name, windows) in labels {
+        let text = std::fs::read_to_string(folder.join("data").join(&name))?;
+        let mut rows = Vec::new();
+        for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
+            let (time, value) = line.split_once(',').ok_or("a line has a time and a value")?;
+            rows.push((unix(time)?, value.trim().parse::<f64>()?));
+        }
+        let mut ranges = Vec::new();
+        for (first, last) in windows {
+            let (first, last) = (unix(&first)?, unix(&last)?);
+            ranges.push(rows.partition_point(|row| row.0 < first)..rows.partition_point(|row| row.0 <= last));
+        }
+        let (times, values): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let (width, times) = regular(times);
+        corpus.push(Labeled { name, width, times, values, windows: ranges });
+    }
+    Ok(corpus)
+}
+
+/// Returns the usual time between two rows, and the times of rows: one after the other, where they come at odd times.
+fn regular(times: Vec<u64>) -> (u32, Vec<u64>) {
+    let mut apart: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    apart.sort_unstable();
+    let width = apart.get(apart.len() / 2).copied().unwrap_or(300).max(1);
+    let odd = apart.iter().filter(|apart| apart.abs_diff(width) * 10 > width).count();
+    let begin = times.first().copied().unwrap_or(0);
+    let times = if odd * 100 > apart.len() {
+        (0..times.len() as u64).map(|row| begin + row * width).collect()
+    } else {
+        times
+    };
+    (u32::try_from(width).unwrap_or(86_400), times)
+}
+
+/// The Unix time of `2014-04-10 07:15:00`.
+fn unix(text: &str) -> Result<u64, Box<dyn Error>> {
+    let numbers: Vec<u64> =
+        text.split(['-', ' ', 'T', ':', '.']).take(6).map(str::parse).collect::<Result<_, _>>()?;
+    let [year, month, day, hours, minutes, seconds] = numbers[..] else { return Err(text.into()) };
+    // Days since 1970, in years that begin in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Ok((days - 719_468) * 86_400 + hours * 3600 + minutes * 60 + seconds)
+}

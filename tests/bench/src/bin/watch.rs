@@ -1,0 +1,108 @@
+//! What watching costs: a rule for each of 2,000 counters, in every minute, over Redis.
+
+use std::error::Error;
+use std::time::Instant;
+
+use bench::server::Figures;
+use bench::{past, processor, table};
+use counter_core::alert::{AlertRule, Watch};
+use counter_core::stores::Namespace;
+use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
+use tests::{FaultProxy, RedisServer};
+
+const COUNTERS: usize = 2000;
+
+/// The minutes that are watched one after the other, of the two hours that there are.
+const MINUTES: u64 = 50;
+
+/// Those of them that are watched through a proxy, which counts exchanges and takes time of this process.
+const THROUGH_PROXY: u64 = 10;
+
+type Rule = fn(String, CounterName, Precision) -> AlertRule;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut rows = Vec::new();
+    for (name, rule) in [
+        (
+            "above a number",
+            (|name, counter, minute| AlertRule::above(name, counter, minute, 1_000_000)) as Rule,
+        ),
+        ("unusual", |name, counter, minute| AlertRule::unusual(name, counter, minute)),
+    ] {
+        rows.push(runtime.block_on(passes(name, rule))?);
+    }
+    println!("A minute of {COUNTERS} counters with a rule each (medians of {}):\n", MINUTES - THROUGH_PROXY);
+    let head = [
+        "rule",
+        "to begin, ms",
+        "ms",
+        "ms at most",
+        "ms of processor",
+        "exchanges",
+        "ms of Redis",
+        "document, KB",
+    ];
+    table::print(&head, &rows);
+    Ok(())
+}
+
+async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
+    let (server, now, names) = (RedisServer::start(), Timestamp::now(), past::names(COUNTERS));
+    past::write(&server, "access:", &names, &past::every_precision(), 120, now);
+    let proxy = FaultProxy::start(server.address()).await;
+    let mut counted = watch(&proxy.url(), &names, rule).await?;
+    let mut direct = watch(&server.url(), &names, rule).await?;
+    let begin =
+        Precision::try_from(60)?.bucket(now).start.minus(60 * (MINUTES + 1)).plus(Watch::LATENESS.as_secs());
+
+    let mut exchanges = Vec::new();
+    begun(&mut counted, begin).await?;
+    for minutes in 1..=THROUGH_PROXY {
+        let before = proxy.round_trips();
+        assert_eq!(counted.check_once(begin.plus(60 * minutes)).await?.judged, COUNTERS as u64);
+        exchanges.push((proxy.round_trips() - before) as f64);
+    }
+    let before = processor::time();
+    begun(&mut direct, begin.plus(60 * (THROUGH_PROXY + 1))).await?;
+    let to_begin = (processor::time() - before).as_secs_f64() * 1e3;
+    let (mut times, mut processors, mut of_server) = (Vec::new(), Vec::new(), Vec::new());
+    for minutes in THROUGH_PROXY + 2..=MINUTES {
+        let (began, before, figures) = (Instant::now(), processor::time(), Figures::of(&server));
+        assert_eq!(direct.check_once(begin.plus(60 * minutes)).await?.judged, COUNTERS as u64);
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        processors.push((processor::time() - before).as_secs_f64() * 1e3);
+        of_server.push(Figures::of(&server).since(&figures).processor.as_secs_f64() * 1e3);
+    }
+    let document = server.int(&["HSTRLEN", "access:document:alerts", "content"]);
+    let median = |values: &mut [f64]| format!("{:.1}", table::quantile(values, 0.5));
+    Ok(vec![
+        name.to_owned(),
+        format!("{to_begin:.0}"),
+        median(&mut times),
+        format!("{:.1}", table::quantile(&mut times, 1.0)),
+        median(&mut processors),
+        format!("{:.0}", table::quantile(&mut exchanges, 1.0)),
+        median(&mut of_server),
+        format!("{:.0}", document as f64 / 1e3),
+    ])
+}
+
+/// Lets a watch judge all counters, which it begins with a part of in each pass.
+async fn begun(watch: &mut Watch, at: Timestamp) -> Result<(), Box<dyn Error>> {
+    let mut judged = 0;
+    while judged < COUNTERS as u64 {
+        judged += watch.check_once(at).await?.judged;
+    }
+    Ok(())
+}
+
+async fn watch(url: &str, names: &[String], rule: Rule) -> Result<Watch, Box<dyn Error>> {
+    let store = RedisStore::connect(url, Namespace::default()).await?;
+    let counters = Counters::builder(store.clone()).build()?;
+    let minute = Precision::try_from(60)?;
+    let rule = |name: &String| Ok::<_, Box<dyn Error>>(rule(name.clone(), name.parse()?, minute));
+    let rules: Vec<_> = names.iter().map(rule).collect::<Result<_, _>>()?;
+    let builder = Watch::builder(counters.stats(), store).rules(rules);
+    Ok(builder.deliver(|_| std::future::ready(Ok(()))).build()?)
+}

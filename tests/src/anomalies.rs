@@ -1,0 +1,4 @@
+//! Anomalies: the score of detectors, and series that are made up for them.
+
+pub mod score;
+pub mod simulated;

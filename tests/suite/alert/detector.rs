@@ -1,0 +1,268 @@
+//! The detector over months of a site that are made up: what it raises, and what it does not.
+
+use std::ops::Range;
+
+use counter_core::forecast::{DetectedSeason, Detector, Judgement};
+use counter_core::{Precision, Timestamp};
+use tests::anomalies::simulated::{BEGIN, Random, corpus, traffic};
+
+use crate::support::precision;
+
+/// A site that has so many hits in a bucket in the mean, more by day and less at weekends.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    width: u32,
+    mean: f64,
+    /// The relative error of its mean, beside that of independent hits; half of it lasts for an hour or so.
+    noise: f64,
+    weeks: u64,
+    seed: u64,
+}
+
+impl Site {
+    const fn new(width: u32, mean: f64, weeks: u64) -> Self {
+        Self { width, mean, noise: 0.05, weeks, seed: 7 }
+    }
+
+    /// The number of the bucket on this day of the last week, a Monday being 0, at this hour.
+    fn bucket(self, day: u64, hour: u64) -> u64 {
+        ((self.weeks - 1) * 604_800 + day * 86_400 + hour * 3600) / u64::from(self.width)
+    }
+
+    /// The number of buckets in so many hours.
+    fn hours(self, hours: u64) -> u64 {
+        hours * 3600 / u64::from(self.width)
+    }
+
+    /// What a detector says, where buckets have what `change` makes of their mean; `None` is one that it is not given.
+    fn judge(self, mut change: impl FnMut(u64, f64) -> Option<f64>) -> Vec<(u64, Judgement)> {
+        let (mut random, mut drift) = (Random(self.seed), 0.0);
+        let mut detector = Detector::of_counts(Precision::try_from(self.width).expect("a width"));
+        let buckets = self.weeks * 604_800 / u64::from(self.width);
+        let judge = |bucket| {
+            let time = BEGIN + bucket * u64::from(self.width);
+            drift = 0.98 * drift + 0.2 * self.noise * random.normal();
+            let relative = (1.0 + self.noise * random.normal() + drift).max(0.0);
+            let hits = random.poisson(change(bucket, self.mean * traffic(time) * relative)?);
+            Some((bucket, detector.observe(Timestamp::from_unix(time), hits)?))
+        };
+        (0..buckets).filter_map(judge).collect()
+    }
+}
+
+/// The buckets in which something becomes unusual, so that an alert would be raised.
+fn raised(judgements: &[(u64, Judgement)], is_met: fn(&Judgement) -> bool) -> Vec<u64> {
+    let (mut was, mut raised) = (false, Vec::new());
+    for (bucket, judgement) in judgements {
+        if is_met(judgement) && !was {
+            raised.push(*bucket);
+        }
+        was = is_met(judgement);
+    }
+    raised
+}
+
+fn unusual(judgements: &[(u64, Judgement)]) -> Vec<u64> {
+    raised(judgements, Judgement::is_unusual)
+}
+
+const SIZES: [f64; 5] = [0.2, 2.0, 20.0, 200.0, 5000.0];
+
+#[test]
+fn ordinary_weeks_raise_less_than_one_alert_each() {
+    let (mut all, mut count) = (0, 0);
+    for (width, weeks) in [(60, 3), (300, 5), (3600, 16)] {
+        for mean in SIZES {
+            for noise in [0.0, 0.05, 0.15] {
+                let judgements =
+                    Site { noise, ..Site::new(width, mean, weeks) }.judge(|_, usual| Some(usual));
+                let (unusual, silent) = (unusual(&judgements), raised(&judgements, Judgement::is_silent));
+                let alerts = unusual.len() + silent.len();
+                assert!(alerts as u64 <= weeks, "{width} s, {mean}, {noise}: {unusual:?}, {silent:?}");
+                (all, count) = (all + alerts, count + weeks);
+            }
+        }
+    }
+    assert!(count == 360 && all * 10 <= 360, "{all} alerts in {count} weeks");
+}
+
+#[test]
+fn what_happens_is_found_in_its_first_buckets() {
+    /// What becomes of a mean, at this hour of a Wednesday and for so many hours.
+    type Event = (&'static str, u64, u64, fn(f64) -> f64);
+    let events: [Event; 5] = [
+        ("an outage by day", 12, 2, |_| 0.0),
+        ("an outage by night", 2, 2, |_| 0.0),
+        ("half of the hits", 12, 3, |usual| usual / 2.0),
+        ("twice the hits", 12, 3, |usual| usual * 2.0),
+        ("a burst at night", 2, 1, |usual| usual * 15.0),
+    ];
+    for (width, weeks) in [(60, 3), (300, 4), (3600, 10)] {
+        for mean in [200.0, 5000.0] {
+            for (name, hour, hours, change) in events {
+                let site = Site::new(width, mean, weeks);
+                let at = site.bucket(2, hour)..site.bucket(2, hour) + site.hours(hours);
+                let change = |bucket, usual| Some(if at.contains(&bucket) { change(usual) } else { usual });
+                let judgements = site.judge(change);
+                let found = judgements
+                    .iter()
+                    .find(|(bucket, judgement)| at.contains(bucket) && judgement.is_unusual());
+                let (bucket, _) = found.unwrap_or_else(|| panic!("{name}, {width} s, {mean}"));
+                assert!(bucket - at.start <= 2, "{name}, {width} s, {mean}: {}", bucket - at.start);
+                // When it is over, nothing is unusual any more.
+                let after = |(bucket, _): &&(u64, Judgement)| *bucket >= at.end + 1;
+                let later =
+                    judgements.iter().filter(after).filter(|(_, judgement)| judgement.is_unusual()).count();
+                assert!(later <= 1, "{name}, {width} s, {mean}: {later} later");
+            }
+        }
+    }
+}
+
+#[test]
+fn silence_is_unexpected_once_hits_should_surely_have_come() {
+    for (mean, hour, least, most) in [(2.0, 13, 4, 20), (2.0, 2, 12, 100), (200.0, 2, 0, 2), (20.0, 2, 2, 25)]
+    {
+        let site = Site::new(60, mean, 3);
+        let at = site.bucket(2, hour)..site.bucket(2, hour) + site.hours(6);
+        let judgements = site.judge(|bucket, usual| Some(if at.contains(&bucket) { 0.0 } else { usual }));
+        let silent = raised(&judgements, Judgement::is_silent);
+        let [bucket] = silent[..] else { panic!("{mean}, {hour}: {silent:?}") };
+        let after = bucket.checked_sub(at.start).expect("not before");
+        assert!((least..=most).contains(&after), "{mean}, {hour}: after {after} minutes");
+        // It is silent until hits come.
+        let lasting =
+            judgements.iter().filter(|(at, judgement)| *at >= bucket && judgement.is_silent()).count();
+        assert!(lasting as u64 + after + 20 >= at.end - at.start, "{mean}, {hour}: {lasting} of {after}");
+    }
+}
+
+#[test]
+fn a_new_level_is_one_alert_and_expected_from_then_on() {
+    for (width, weeks) in [(60, 3), (300, 4), (3600, 10)] {
+        for (mean, factor) in [(200.0, 3.0), (200.0, 0.3), (5000.0, 2.0), (5000.0, 0.5)] {
+            let site = Site::new(width, mean, weeks);
+            let deploy = site.bucket(1, 11);
+            let shifted = |bucket, usual| Some(if bucket >= deploy { usual * factor } else { usual });
+            let judgements = site.judge(shifted);
+            let later: Vec<_> = unusual(&judgements).into_iter().filter(|bucket| *bucket >= deploy).collect();
+            let [bucket, ref rest @ ..] = later[..] else { panic!("{width} s, {mean}, {factor}: nothing") };
+            assert!(
+                bucket <= deploy + 2 && rest.len() <= 1,
+                "{width} s, {mean}, {factor}: {deploy}: {later:?}"
+            );
+            let (_, last) = judgements.last().expect("judgements");
+            let usual = mean * traffic(BEGIN + (weeks * 604_800) - u64::from(width)) * factor;
+            assert!((last.expected / usual - 1.0).abs() < 0.35, "{width} s, {mean}: {last:?} for {usual}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_after_a_gap_is_not_compared_with_what_was_before() {
+    for (width, weeks) in [(60, 3), (3600, 8)] {
+        for (mean, factor, hours) in [(200.0, 1.0, 6), (200.0, 3.0, 6), (5000.0, 0.4, 30), (20.0, 1.0, 100)] {
+            let site = Site::new(width, mean, weeks);
+            let gap = site.bucket(1, 9)..site.bucket(1, 9) + site.hours(hours);
+            let judgements = site.judge(|bucket, usual| match bucket {
+                bucket if gap.contains(&bucket) => None,
+                bucket if bucket >= gap.end => Some(usual * factor),
+                _ => Some(usual),
+            });
+            let later: Vec<_> =
+                unusual(&judgements).into_iter().filter(|bucket| *bucket >= gap.start).collect();
+            assert!(
+                later.len() <= usize::from(factor != 1.0),
+                "{width} s, {mean}, {factor}: {gap:?}: {later:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_holiday_that_is_left_out_raises_nothing_and_teaches_nothing() {
+    let site = Site::new(3600, 2000.0, 8);
+    // Easter Monday of the week before the last.
+    let day = site.bucket(0, 0) - site.hours(168)..site.bucket(1, 0) - site.hours(168);
+    let is_holiday = |bucket| day.contains(&bucket);
+    let given = site.judge(|bucket, usual| Some(if is_holiday(bucket) { usual * 0.1 } else { usual }));
+    let left_out = site.judge(|bucket, usual| (!is_holiday(bucket)).then_some(usual));
+    let during = |range: Range<u64>| move |bucket: &&u64| range.contains(*bucket);
+    assert!(unusual(&given).iter().filter(during(day.clone())).count() >= 1);
+    assert_eq!(unusual(&left_out).iter().filter(during(day.start..u64::MAX)).count(), 0);
+    // A week later, the Monday is expected as those before it were.
+    let noon = site.bucket(0, 12);
+    let (_, monday) = left_out.iter().find(|(bucket, _)| *bucket == noon).expect("it is judged");
+    let usual = 2000.0 * traffic(BEGIN + noon * 3600);
+    assert!((monday.expected / usual - 1.0).abs() < 0.15, "{monday:?} for {usual}");
+}
+
+#[test]
+fn days_and_weeks_are_learned() {
+    for (width, weeks) in [(300, 6), (3600, 8)] {
+        let site = Site { noise: 0.02, ..Site::new(width, 2000.0, weeks) };
+        let judgements = site.judge(|_, usual| Some(usual));
+        let (mut apart, mut count, mut by_week) = (0.0, 0.0, 0.0);
+        for (bucket, judgement) in judgements.iter().filter(|(bucket, _)| *bucket >= site.bucket(0, 0)) {
+            let usual = 2000.0 * traffic(BEGIN + bucket * u64::from(width));
+            apart += (judgement.expected / usual - 1.0).abs();
+            by_week += f64::from(u8::from(judgement.season == DetectedSeason::Week));
+            count += 1.0;
+        }
+        assert!(apart / count < 0.08, "{width} s: {}", apart / count);
+        assert!(width < 3600 || by_week / count > 0.5, "{width} s: {}", by_week / count);
+    }
+}
+
+#[test]
+fn a_site_that_grows_slowly_raises_nothing() {
+    for width in [300, 3600] {
+        let site = Site::new(width, 300.0, 10);
+        let growth = |bucket: u64| 1.05_f64.powf(bucket as f64 * f64::from(width) / 604_800.0);
+        let judgements = site.judge(|bucket, usual| Some(usual * growth(bucket)));
+        assert!(unusual(&judgements).len() <= 1, "{width} s: {:?}", unusual(&judgements));
+    }
+}
+
+#[test]
+fn minutes_learn_their_day_from_hours() {
+    let (minute, hours) = (precision(60), 14 * 24);
+    let start = |minutes: u64| Timestamp::from_unix(BEGIN + minutes * 60);
+    let mut detector = Detector::of_counts(minute);
+    for hour in 0..hours {
+        detector.learn(start(hour * 60), 3600, 100.0 * traffic(BEGIN + hour * 3600 + 1800));
+    }
+    let (mut random, mut alerts) = (Random(3), 0);
+    for minutes in hours * 60..(hours + 24) * 60 {
+        let hits = random.poisson(100.0 * traffic(BEGIN + minutes * 60));
+        let judgement = detector.observe(start(minutes), hits);
+        alerts += u32::from(judgement.is_some_and(|judgement| judgement.is_unusual()));
+        if minutes == (hours + 20) * 60 {
+            assert_ne!(judgement.expect("it is judged").season, DetectedSeason::Level);
+        }
+    }
+    assert_eq!(alerts, 0);
+}
+
+#[test]
+fn the_anomalies_of_many_kinds_of_series_are_found_as_the_benchmark_has_it() {
+    use tests::anomalies::score::{Scored, best, probation};
+    let scored: Vec<_> = corpus(1)
+        .into_iter()
+        .map(|series| {
+            let mut detector = Detector::of_measures(precision(series.width));
+            let rows = series.times.iter().zip(&series.values);
+            let score = |judgement: Judgement| -judgement.probability.max(1e-300).log10();
+            let mut observe =
+                |(time, value): (&u64, &f64)| detector.observe(Timestamp::from_unix(*time), *value);
+            let raw: Vec<f64> = rows.map(|row| observe(row).map_or(0.0, score)).collect();
+            let rest = probation(raw.len()) / 5;
+            let is_first =
+                |at: usize| raw[at.saturating_sub(rest)..at].iter().all(|before| *before < raw[at]);
+            let scores = (0..raw.len()).map(|at| if is_first(at) { raw[at] } else { 0.0 }).collect();
+            Scored { scores, windows: series.windows }
+        })
+        .collect();
+    let outcome = best(&scored);
+    assert!(outcome.score >= 65.0, "{outcome:?}");
+}

@@ -1,0 +1,241 @@
+//! Rules about what is expected, watched over stores: what they tell, and that several watches tell it once.
+
+use std::num::NonZeroU32;
+
+use counter_core::alert::{AlertKind, AlertRule, RuleError, Watch};
+use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
+use tests::anomalies::simulated::{BEGIN, Random, traffic};
+
+use super::inbox::Inbox;
+use crate::stores;
+use crate::support::{name, precision};
+
+/// Minutes and hours, a thousand of each.
+fn counters(store: &AnyStore) -> Counters {
+    let kept = Precisions::new([precision(60), precision(3600)]).expect("two precisions");
+    let kept = kept.samples(NonZeroU32::new(1000).expect("not 0"));
+    Counters::builder(store.clone()).precisions(kept).build().expect("what is kept is fine")
+}
+
+fn watch(counters: &Counters, store: &AnyStore, rules: &[AlertRule], inbox: &Inbox) -> Watch {
+    let builder = Watch::builder(counters.stats(), store.clone()).rules(rules.iter().cloned());
+    builder.deliver(inbox.receiver()).build().expect("good rules")
+}
+
+fn take(inbox: &Inbox) -> Vec<(String, AlertKind, u64)> {
+    inbox.alerts().into_iter().map(|alert| (alert.rule, alert.kind, alert.start)).collect()
+}
+
+/// The hour that closed so many hours ago.
+fn hour(ago: u64) -> Timestamp {
+    precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1))
+}
+
+/// The time at which an hour, and every minute of it, is judged.
+fn judged(hour: Timestamp) -> Timestamp {
+    hour.plus(3600 + Watch::LATENESS.as_secs())
+}
+
+fn record(counters: &Counters, counter: &str, at: Timestamp, hits: f64) {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
+    if let Some(hits) = NonZeroU32::new(hits as u32) {
+        counters.recorder().record_at(counters.recorder().counter(counter), None, at, hits);
+    }
+}
+
+/// How busy a site is in an hour, from a Monday that was four weeks before the latest.
+fn busy(ago: u64) -> f64 {
+    traffic(BEGIN + (700 - ago) * 3600)
+}
+
+fn rules() -> Vec<AlertRule> {
+    let hour = precision(3600);
+    vec![
+        AlertRule::unusual("either", name("hits"), hour),
+        AlertRule::unusually_high("high", name("hits"), hour),
+        AlertRule::unusually_low("low", name("hits"), hour),
+        AlertRule::unexpectedly_silent("silent", name("hits"), hour),
+    ]
+}
+
+stores::on! {
+    [memory redis redis_without_scripts sqlite]
+    { what_is_unusual_is_told_once_by_any_of_two_watches }
+}
+
+/// Four weeks of hours, and two watches over the last days, of which one is replaced.
+async fn what_is_unusual_is_told_once_by_any_of_two_watches(store: impl Into<AnyStore>) {
+    let (store, inbox, mut random) = (store.into(), Inbox::default(), Random(5));
+    let mut counters = counters(&store);
+    let hits = |ago: u64, random: &mut Random| match ago {
+        40 => 9000.0,
+        20 | 21 => 0.0,
+        _ => random.poisson(500.0 * busy(ago)),
+    };
+    for ago in (60..700).rev() {
+        record(&counters, "hits", hour(ago), hits(ago, &mut random));
+        if ago % 100 == 0 {
+            counters.flush().await.expect("the store is there");
+        }
+    }
+    let mut watches =
+        [watch(&counters, &store, &rules(), &inbox), watch(&counters, &store, &rules(), &inbox)];
+    for ago in (1..60).rev() {
+        record(&counters, "hits", hour(ago), hits(ago, &mut random));
+        counters.flush().await.expect("the store is there");
+        if ago == 30 {
+            watches[0] = watch(&counters, &store, &rules(), &inbox);
+        }
+        for watch in &mut watches[usize::from(ago % 3 == 0)..] {
+            watch.check_once(judged(hour(ago))).await.expect("the store is there");
+        }
+    }
+    use AlertKind::{Raised, Resolved};
+    let mut told = take(&inbox);
+    told.sort_by_key(|(rule, _, start)| (rule.clone(), *start));
+    let expected = [
+        ("either", Raised, 40),
+        ("either", Resolved, 39),
+        ("either", Raised, 21),
+        ("either", Resolved, 19),
+        ("high", Raised, 40),
+        ("high", Resolved, 39),
+        ("low", Raised, 21),
+        ("low", Resolved, 19),
+        ("silent", Raised, 21),
+        ("silent", Resolved, 19),
+    ];
+    assert_eq!(told, expected.map(|(rule, kind, ago)| (rule.to_owned(), kind, hour(ago).as_unix())));
+}
+
+#[tokio::test]
+async fn an_alert_has_the_band_and_the_reason() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox, mut random) = (counters(&store), Inbox::default(), Random(9));
+    for ago in (0..300).rev() {
+        let hits = match ago {
+            2 => 900.0,
+            1 => 0.0,
+            _ => random.poisson(100.0),
+        };
+        record(&counters, "hits", hour(ago), hits);
+    }
+    counters.flush().await.expect("memory takes all");
+    let mut watch = watch(&counters, &store, &rules(), &inbox);
+    for ago in (0..5).rev() {
+        watch.check_once(judged(hour(ago))).await.expect("memory answers");
+    }
+    let alerts = inbox.alerts();
+    let find = |rule: &str, kind| {
+        alerts.iter().find(|alert| (&*alert.rule, alert.kind) == (rule, kind)).expect("told")
+    };
+    let high = find("high", AlertKind::Raised);
+    let history = watch.alerts().read().await.expect("memory answers").history;
+    let entry = history.iter().find(|entry| entry.alert.id == high.id).expect("it is kept");
+    let explained = entry.buckets.last().expect("a bucket");
+    let ((lower, upper), usual) = (explained.band.expect("a band"), explained.expected.expect("a value"));
+    assert!((80.0..120.0).contains(&usual) && 40.0 < lower && upper < 200.0, "{explained:?}");
+    assert_eq!((explained.model.as_deref(), explained.is_met), (Some("level"), true));
+    assert!(explained.error.is_some_and(|error| (5.0..25.0).contains(&error)), "{explained:?}");
+    assert_eq!((high.value, high.bound), (900.0, upper));
+    assert_eq!(high.reason, format!("hits has 900 hits, above {upper}, with {usual:.0} expected"));
+    let over = find("high", AlertKind::Resolved);
+    assert!(over.reason.starts_with("hits has 0 hits, again within "), "{}", over.reason);
+    let silent = find("silent", AlertKind::Raised);
+    assert!(silent.reason.starts_with("hits is silent, where ") && silent.bound > 80.0, "{}", silent.reason);
+    assert_eq!(find("silent", AlertKind::Resolved).reason, "hits is no longer silent");
+}
+
+#[tokio::test]
+async fn a_holiday_is_neither_judged_nor_learned() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox, mut random) = (counters(&store), Inbox::default(), Random(2));
+    let (last, minutes) = (hour(1), precision(60));
+    for ago in (20..480).rev() {
+        record(&counters, "hits", hour(ago), random.poisson(6000.0 * busy(ago)));
+    }
+    for minute in minutes.starts(hour(17)..last.plus(3600)) {
+        let usual = 100.0 * traffic(BEGIN + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
+        record(&counters, "hits", minute, random.poisson(if minute < last { usual } else { usual / 10.0 }));
+    }
+    counters.flush().await.expect("memory takes all");
+    let rule = AlertRule::unusually_low("low", name("hits"), minutes);
+    for (holidays, is_told) in [(vec![], true), (vec![last..last.plus(3600)], false)] {
+        let builder = Watch::builder(counters.stats(), MemoryStore::new()).rule(rule.clone());
+        let mut watch = builder.holidays(holidays).deliver(inbox.receiver()).build().expect("a good rule");
+        for time in [last, last.plus(1800)] {
+            watch.check_once(time.plus(Watch::LATENESS.as_secs())).await.expect("memory answers");
+        }
+        let raised = take(&inbox).into_iter().find(|(_, kind, _)| *kind == AlertKind::Raised);
+        assert_eq!(raised.map(|(_, _, start)| start), is_told.then_some(last.as_unix()));
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_is_new_raises_nothing() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let mut watch = watch(&counters, &store, &rules(), &inbox);
+    for ago in (1..100).rev() {
+        let hits = if ago > 60 { 0.0 } else { 1000.0 };
+        record(&counters, "hits", hour(ago), hits);
+        counters.flush().await.expect("memory takes all");
+        watch.check_once(judged(hour(ago))).await.expect("memory answers");
+    }
+    assert_eq!(take(&inbox), []);
+}
+
+#[tokio::test]
+async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin() {
+    let (server, redis) = stores::redis().await;
+    let store = AnyStore::from(redis);
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let counter = |n: usize| format!("/page/{n}");
+    for ago in (1..45).rev() {
+        for n in 0..600 {
+            let hits = if ago == 1 && n % 2 == 0 { 5000.0 } else { 100.0 + ((n as u64 + ago) % 5) as f64 };
+            record(&counters, &counter(n), hour(ago), hits);
+        }
+        counters.flush().await.expect("the store is there");
+    }
+    let rules: Vec<_> = (0..600)
+        .map(|n| AlertRule::unusual(format!("page {n}"), name(&counter(n)), precision(3600)))
+        .collect();
+    let mut watch = watch(&counters, &store, &rules, &inbox);
+    // 250 of them begin in a pass; the others are judged by the passes after it.
+    let mut all = 0;
+    for (pass, expected) in [(0, 250), (10, 250), (20, 100), (30, 0)] {
+        let checked = watch.check_once(judged(hour(1)).plus(pass)).await.expect("the store is there");
+        assert_eq!(checked.judged, expected, "{pass}");
+        all += checked.delivered;
+    }
+    assert_eq!(all, 300);
+    take(&inbox);
+    for n in 0..600 {
+        record(&counters, &counter(n), hour(0), 101.0);
+    }
+    counters.flush().await.expect("the store is there");
+    let before = tests_commands(&server, "exec");
+    let checked = watch.check_once(judged(hour(0))).await.expect("the store is there");
+    assert_eq!((checked.judged, checked.delivered), (600, 300));
+    // One to replace the state, and one to take out what has arrived.
+    assert!(tests_commands(&server, "exec") - before <= 2);
+}
+
+/// How often a command ran.
+fn tests_commands(server: &tests::RedisServer, command: &str) -> u64 {
+    let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_share_of_false_alarms_that_cannot_be_is_refused() {
+    let store = AnyStore::from(MemoryStore::new());
+    let counters = counters(&store);
+    for share in [0.0, 0.011, -1.0, f64::NAN] {
+        let rule = AlertRule::unusual("odd", name("hits"), precision(60)).false_alarms(share);
+        let refused = Watch::builder(counters.stats(), store.clone()).rule(rule).build();
+        assert_eq!(refused.expect_err("it is no share"), RuleError::Number("odd".to_owned()));
+    }
+}
