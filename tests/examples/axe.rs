@@ -21,7 +21,7 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "",
     "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
     "?precision=3600&uniques=1&q=nothing+like+it",
@@ -30,6 +30,7 @@ const PAGES: [&str; 10] = [
     "/counter?counter=%2Farticles&precision=1&span=30&ago=30&uniques=1",
     "/counter/share?counter=%2Farticles&precision=1&span=30",
     "/counter?counter=%2Fnothing",
+    "/alerts",
     "/api/explore",
     "?counter=%2Farticles&sort=uniques&zone=utc",
 ];
