@@ -82,6 +82,9 @@
 //! while the store is unavailable. After that a bucket without a hit is 0. The last seconds, which may still
 //! get hits from the next flush, are dashed.
 //!
+//! With the feature `note` and `Options::notes` the charts have a line at each note, with its text below them, and the
+//! dashboard has forms to add and to remove one for those that may.
+//!
 //! With the feature `forecast` as well, the chart can show a forecast of its first counter: a dotted line, in
 //! a band that 95 of 100 counts should stay in. Below the chart is the error of such a forecast on the past,
 //! compared with the naive forecast, or the reason why there is none. Unusual samples are marked with ◇, and

@@ -14,7 +14,7 @@ use serde_json::json;
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Watch the site, and tell of errors, slow responses, a store that is away and new referrers: in the log, or by --webhook.
+    /// Watch the site, and tell of errors, unusual traffic, slow responses, a store that is away and new referrers: in the log, or by --webhook.
     #[arg(long, env)]
     alerts: bool,
     /// File with the rules of alerts as JSON, instead of those of --alerts.
@@ -112,6 +112,10 @@ fn usual_rules(has_times: bool) -> Vec<AlertRule> {
             "name": "not found", "precision": 300, "resolve_after": 3, "pause": 3600,
             "when": { "share_above": { "parts": ["status:4xx"], "whole": "hits", "share": 0.5, "at_least": 50 } },
         }),
+        json!({
+            "name": "unusual traffic", "precision": 300, "raise_after": 3, "resolve_after": 3,
+            "when": { "unusual": { "counter": "hits" } },
+        }),
         json!({ "name": "store", "severity": "critical", "when": { "store_away": { "seconds": 30 } } }),
         json!({ "name": "clock", "when": { "clock_skew_above": { "seconds": 5 } } }),
         json!({
@@ -134,6 +138,6 @@ mod tests {
 
     #[test]
     fn the_usual_rules_are_rules() {
-        assert_eq!((usual_rules(false).len(), usual_rules(true).len()), (5, 6));
+        assert_eq!((usual_rules(false).len(), usual_rules(true).len()), (6, 7));
     }
 }

@@ -6,6 +6,12 @@ use std::fs;
 use serde_json::Value;
 use tests::browser::{Page, Wanted, browse};
 
+/// Adds notes, which the charts then have.
+const NOTED: &str = r#"
+const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
+Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
+"#;
+
 /// Calls `done` with what there is against a page, a text for each element.
 const RUN: &str = r#"
 for (const details of document.querySelectorAll("details")) details.open = true;
@@ -15,7 +21,7 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "",
     "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
     "?precision=3600&uniques=1&q=nothing+like+it",
@@ -24,6 +30,7 @@ const PAGES: [&str; 10] = [
     "/counter?counter=%2Farticles&precision=1&span=30&ago=30&uniques=1",
     "/counter/share?counter=%2Farticles&precision=1&span=30",
     "/counter?counter=%2Fnothing",
+    "/alerts",
     "/api/explore",
     "?counter=%2Farticles&sort=uniques&zone=utc",
 ];
@@ -44,6 +51,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let said =
             browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, |page| async move {
                 let mut said = Vec::new();
+                page.open("").await;
+                page.run_until_done(NOTED).await;
                 for path in PAGES {
                     page.open(path).await;
                     said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));

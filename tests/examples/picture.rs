@@ -89,6 +89,7 @@ async fn take(page: &Page) -> Vec<u8> {
 }
 
 /// Counts the visits of two days, as the sites of a magazine have them.
+#[expect(clippy::cast_possible_truncation, reason = "some hundred visits, and sizes of pages")]
 fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let key = VisitorKey::new([7; 16]);

@@ -41,7 +41,7 @@ const VISITED: [&str; 8] =
 pub struct Wanted {
     /// Lets scripts run.
     pub script: bool,
-    /// Makes the site visit itself all the time.
+    /// Makes the site visit itself all the time, and watch over itself.
     pub demo: bool,
     /// Prefers the dark colour scheme.
     pub dark: bool,
@@ -141,7 +141,7 @@ async fn start_example(demo: bool) -> (Process, String) {
     }
     command.env("STORE_URL", "memory:");
     if demo {
-        command.arg("--demo-traffic");
+        command.args(["--demo-traffic", "--alerts"]);
     }
     let example = Process::start(&mut command);
     // A token that was given is not printed.

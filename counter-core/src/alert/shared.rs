@@ -257,6 +257,7 @@ mod tests {
                 for message in told {
                     let Message::Alert(alert) = message else { panic!("there are no reports") };
                     prop_assert!(!ids.contains(&alert.id));
+                    prop_assert!(alert.kind == AlertKind::Raised || is_known_raised, "nobody knew of it");
                     is_known_raised = alert.kind == AlertKind::Raised;
                     ids.push(alert.id);
                 }

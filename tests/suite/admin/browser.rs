@@ -250,6 +250,9 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
             let sent = "return fetch('/admin/stats/api/hits?producer=shop&number=1', { method: 'POST', body: '{}' })
                 .then((answer) => answer.status)";
             assert_eq!(page.run(sent).await, 200);
+            let noted = "return fetch('/admin/stats/api/notes?text=Version+1.4', { method: 'POST' })
+                .then((answer) => answer.status)";
+            assert_eq!(page.run(noted).await, 201);
             page.open("").await;
             page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [

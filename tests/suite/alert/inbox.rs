@@ -17,7 +17,7 @@ impl Inbox {
     pub(super) fn receiver(&self) -> impl Deliver + use<> {
         let inbox = self.clone();
         move |message: Message| {
-            let Inbox(kept) = inbox.clone();
+            let Self(kept) = inbox.clone();
             async move {
                 if kept.is_away.load(Ordering::Relaxed) {
                     return Err(DeliveryError::from("away"));

@@ -22,7 +22,9 @@ const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 
 /// What came, and what is answered: the last of these again and again.
 #[derive(Clone, Debug, Default)]
-struct Receiver(Arc<Mutex<(Vec<(HeaderMap, Bytes)>, Vec<Answer>)>>);
+struct Receiver(Arc<Mutex<(Vec<Came>, Vec<Answer>)>>);
+
+type Came = (HeaderMap, Bytes);
 
 #[derive(Clone, Copy, Debug)]
 enum Answer {

@@ -25,6 +25,10 @@ pub(crate) struct Annotators {
 
 impl Annotators {
     /// Returns `true` if there is a page of alerts.
+    #[cfg_attr(
+        not(feature = "alert"),
+        allow(clippy::unused_self, reason = "there are none without the feature")
+    )]
     pub(super) const fn has_alerts(&self) -> bool {
         #[cfg(feature = "alert")]
         return self.alerts.is_some();

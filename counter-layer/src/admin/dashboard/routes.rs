@@ -50,6 +50,10 @@ impl Dashboard {
     }
 
     /// Returns `true` if notes can be added and removed.
+    #[cfg_attr(
+        not(feature = "note"),
+        allow(clippy::unused_self, reason = "there are none without the feature")
+    )]
     const fn takes_notes(&self) -> bool {
         #[cfg(feature = "note")]
         return self.annotators.notes.is_some();
