@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Unit;
 use super::verdict::Verdict;
-use crate::visits::Stats;
+use crate::visits::source::SourceStatus;
+use crate::visits::{Health, Stats};
 
 /// What a rule says of the process that looks at it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,10 @@ pub(crate) enum LocalCondition {
 
 impl LocalCondition {
     pub(crate) fn judge(&self, stats: &Stats) -> Option<Verdict> {
-        let health = stats.health();
+        self.of(stats.health(), stats.sources())
+    }
+
+    fn of(&self, health: Health, sources: Vec<SourceStatus>) -> Option<Verdict> {
         let (value, bound, label) = match self {
             Self::StoreAway(bound) => {
                 let away = health.failing_for.max(health.stalled_for).unwrap_or_default();
@@ -34,8 +38,7 @@ impl LocalCondition {
             Self::ClockSkew(bound) => (health.clock_skew?.unsigned_abs() as f64, *bound as f64, None),
             Self::SourceBehind(bound) => {
                 let behind = |end: u64, counted: u64| end.saturating_sub(counted);
-                let sources = stats.sources().into_iter();
-                let known = sources.filter_map(|of| Some((behind(of.end?, of.counted), of.name)));
+                let known = sources.into_iter().filter_map(|of| Some((behind(of.end?, of.counted), of.name)));
                 let (behind, name) = known.max_by_key(|(behind, _)| *behind)?;
                 (behind as f64, *bound as f64, Some(name.to_string()))
             }
@@ -82,5 +85,39 @@ impl fmt::Display for LocalCondition {
             Self::SourceBehind(count) => write!(f, "more than {count} positions of a source are not counted"),
             Self::ArchiveDiffers => f.write_str("values differ between store and archive"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visits::ArchiveHealth;
+
+    fn told(condition: &LocalCondition, health: Health) -> Option<String> {
+        condition.of(health, Vec::new()).map(|verdict| condition.explain(&verdict))
+    }
+
+    #[test]
+    fn a_clock_is_off_in_either_direction_and_one_that_is_not_known_is_not() {
+        let skew = |seconds| Health { clock_skew: seconds, ..Health::default() };
+        let condition = LocalCondition::ClockSkew(5);
+        assert_eq!(told(&condition, skew(None)), None);
+        assert_eq!(told(&condition, skew(Some(-6))).as_deref(), Some("the clock is off by 6 s, above 5 s"));
+        assert_eq!(
+            told(&condition, skew(Some(5))).as_deref(),
+            Some("the clock is off by 5 s, no longer above 5 s")
+        );
+    }
+
+    #[test]
+    fn an_archive_differs_by_what_its_last_audit_found() {
+        let audit = |differing| {
+            let archive = ArchiveHealth { differing, ..ArchiveHealth::default() };
+            told(&LocalCondition::ArchiveDiffers, Health { archive: Some(archive), ..Health::default() })
+        };
+        assert_eq!(told(&LocalCondition::ArchiveDiffers, Health::default()), None);
+        assert_eq!(audit(None), None);
+        assert_eq!(audit(Some(3)).as_deref(), Some("3 values differ between store and archive"));
+        assert_eq!(audit(Some(0)).as_deref(), Some("store and archive agree again"));
     }
 }

@@ -9,15 +9,17 @@ const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 16] = [
+const SHARED: [(&str, &str, &str); 18] = [
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),
+    ("alert", "visits", "Health"),
     ("alert", "visits", "LabelRanking"),
     ("alert", "visits", "Measure"),
     ("alert", "visits", "Passes"),
     ("alert", "visits", "Ranking"),
     ("alert", "visits", "Series"),
+    ("alert", "visits", "SourceStatus"),
     ("alert", "visits", "Stats"),
     ("alert", "visits", "Unreadable"),
     ("alert", "document", "Document"),
