@@ -104,8 +104,10 @@ impl Condition {
             (false, false) => "no longer below",
         };
         match self {
-            Self::Above { counter, .. } => format!("{counter} has {value} hits, {} {bound}", beyond(true)),
-            Self::Below { counter, .. } => format!("{counter} has {value} hits, {} {bound}", beyond(false)),
+            Self::Above { counter, .. } => format!("{counter} has {}, {} {bound}", Hits(value), beyond(true)),
+            Self::Below { counter, .. } => {
+                format!("{counter} has {}, {} {bound}", Hits(value), beyond(false))
+            }
             Self::ShareAbove { parts, whole, .. } => {
                 let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
                 let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
@@ -124,16 +126,16 @@ impl Condition {
                 Some(Expected { value: usual, lower, upper, .. }) => {
                     let beyond = if is_met { beyond(value > upper) } else { "again within" };
                     let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
-                    format!("{counter} has {value} hits, {beyond} {band}, with {usual:.0} expected")
+                    format!("{counter} has {}, {beyond} {band}, with {usual:.0} expected", Hits(value))
                 }
-                None => format!("{counter} has {value} hits"),
+                None => format!("{counter} has {}", Hits(value)),
             },
             Self::Dead { counter, .. } => match is_met {
                 true => format!("{counter} has no hits"),
-                false => format!("{counter} has {value} hits"),
+                false => format!("{counter} has {}", Hits(value)),
             },
             Self::NewLabel { label: of, places, .. } => match label {
-                Some(new) => format!("{new} is new among the first {places} of {of}, with {value} hits"),
+                Some(new) => format!("{new} is new among the first {places} of {of}, with {}", Hits(value)),
                 None => format!("nothing is new among the first {places} of {of}"),
             },
             Self::Local(condition) => condition.explain(verdict),
@@ -182,6 +184,15 @@ impl fmt::Display for Condition {
             }
             Self::Local(condition) => condition.fmt(f),
         }
+    }
+}
+
+/// A number of hits as people read it.
+struct Hits(f64);
+
+impl fmt::Display for Hits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, if (self.0 - 1.0).abs() < f64::EPSILON { "hit" } else { "hits" })
     }
 }
 

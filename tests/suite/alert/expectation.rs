@@ -151,11 +151,12 @@ async fn a_holiday_is_neither_judged_nor_learned() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox, mut random) = (counters(&store), Inbox::default(), Random(2));
     let (last, minutes) = (hour(1), precision(60));
-    for ago in (20..480).rev() {
-        record(&counters, "hits", hour(ago), random.poisson(6000.0 * busy(ago)));
+    for ago in (15..480).rev() {
+        record(&counters, "hits", hour(ago), random.poisson(60_000.0 * busy(ago)));
     }
-    for minute in minutes.starts(hour(17)..last.plus(3600)) {
-        let usual = 100.0 * traffic(BEGIN + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
+    // All of these minutes are kept, however late in its hour the test runs.
+    for minute in minutes.starts(hour(14)..last.plus(3600)) {
+        let usual = 1000.0 * traffic(BEGIN + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
         record(&counters, "hits", minute, random.poisson(if minute < last { usual } else { usual / 10.0 }));
     }
     counters.flush().await.expect("memory takes all");

@@ -107,17 +107,17 @@ async fn a_message_is_signed_as_standard_webhooks_are() {
         (&json["type"], &json["kind"], &json["rule"]),
         (&"alert".into(), &"raised".into(), &"größe".into())
     );
-    assert_eq!(json["text"], "warning: größe: /<b>`x` has 1 hits, above 0");
+    assert_eq!(json["text"], "warning: größe: /<b>`x` has 1 hit, above 0");
 }
 
 #[tokio::test]
 async fn bodies_for_chats_have_no_markup_and_mention_nobody() {
     for (form, expected) in [
-        (WebhookBody::Text, "warning: größe: /<b>`x` has 1 hits, above 0"),
-        (WebhookBody::Slack, r#"{"text":"```\nwarning: größe: /&lt;b&gt;'x' has 1 hits, above 0\n```"}"#),
+        (WebhookBody::Text, "warning: größe: /<b>`x` has 1 hit, above 0"),
+        (WebhookBody::Slack, r#"{"text":"```\nwarning: größe: /&lt;b&gt;'x' has 1 hit, above 0\n```"}"#),
         (
             WebhookBody::Discord,
-            r#"{"allowed_mentions":{"parse":[]},"content":"```\nwarning: größe: /<b>'x' has 1 hits, above 0\n```"}"#,
+            r#"{"allowed_mentions":{"parse":[]},"content":"```\nwarning: größe: /<b>'x' has 1 hit, above 0\n```"}"#,
         ),
     ] {
         let receiver = Receiver::default();

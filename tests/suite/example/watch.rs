@@ -86,7 +86,7 @@ async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_i
     let (raised, resolved) = (of("raised"), of("resolved"));
     assert!(raised.iter().all(|alert| alert["id"] == raised[0]["id"]), "{raised:?}");
     assert!(resolved.iter().all(|alert| alert["id"] == resolved[0]["id"]), "{resolved:?}");
-    assert_eq!(raised[0]["text"], "warning: articles: /articles/{id} has 1 hits, above 0");
+    assert_eq!(raised[0]["text"], "warning: articles: /articles/{id} has 1 hit, above 0");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What watching costs: a rule for each of 2,000 counters, in every minute, over Redis.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench::server::Figures;
 use bench::{past, processor, table};
@@ -17,6 +17,9 @@ const MINUTES: u64 = 50;
 
 /// Those of them that are watched through a proxy, which counts exchanges and takes time of this process.
 const THROUGH_PROXY: u64 = 10;
+
+/// The silence after which nothing more of an exchange comes.
+const SILENCE: Duration = Duration::from_millis(20);
 
 type Rule = fn(String, CounterName, Precision) -> AlertRule;
 
@@ -51,6 +54,7 @@ async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
     let (server, now, names) = (RedisServer::start(), Timestamp::now(), past::names(COUNTERS));
     past::write(&server, "access:", &names, &past::every_precision(), 120, now);
     let proxy = FaultProxy::start(server.address()).await;
+    proxy.await_silence(SILENCE);
     let mut counted = watch(&proxy.url(), &names, rule).await?;
     let mut direct = watch(&server.url(), &names, rule).await?;
     let begin =
