@@ -7,7 +7,7 @@ use super::verdict::Verdict;
 use crate::CounterName;
 use crate::visits::Measure;
 
-/// What a rule says of one bucket.
+/// The condition of a rule about one bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     /// More hits than this.
@@ -143,7 +143,7 @@ impl Condition {
     }
 }
 
-/// What is to be the case, for people.
+/// The condition in words, for people.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_least = |least: u64, what: &str| match least {

@@ -32,9 +32,9 @@ struct Watched {
     detector: Detector,
     /// The end of the last bucket that was read.
     read: Timestamp,
-    /// Whether it has not had a hit yet: what comes before the first one is no silence.
+    /// Set until it has had a hit: what comes before the first one is no silence.
     is_new: bool,
-    /// What was said of buckets that no watch is known to have judged.
+    /// The judgements of buckets that no watch is known to have judged.
     judgements: VecDeque<(Timestamp, Judgement)>,
 }
 

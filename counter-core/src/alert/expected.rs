@@ -1,6 +1,6 @@
 use crate::forecast::{DetectedSeason, Judgement};
 
-/// What was expected of a bucket.
+/// The expectation of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) value: f64,

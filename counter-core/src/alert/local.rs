@@ -8,7 +8,7 @@ use super::verdict::Verdict;
 use crate::visits::source::SourceStatus;
 use crate::visits::{Health, Stats};
 
-/// What a rule says of the process that looks at it.
+/// The condition of a rule about the process that looks at it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LocalCondition {
     /// No attempt to flush has succeeded for longer than this, or nothing has tried to for as long.
@@ -75,7 +75,7 @@ impl LocalCondition {
     }
 }
 
-/// What is to be the case, for people.
+/// The condition in words, for people.
 impl fmt::Display for LocalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

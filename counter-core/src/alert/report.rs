@@ -204,7 +204,7 @@ impl Change {
         self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
     }
 
-    /// How far apart the numbers are, in standard deviations of counts.
+    /// Returns how far apart the numbers are, in standard deviations of counts.
     fn surprise(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
         self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
