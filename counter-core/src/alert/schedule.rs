@@ -111,7 +111,7 @@ impl ReportSchedule {
         }
     }
 
-    /// Whether days are sums of buckets of this precision, which are kept long enough to compare.
+    /// Returns whether days are sums of buckets of this precision, which are kept long enough to compare.
     fn has_whole_days(&self, kept: Retention) -> bool {
         let width = u64::from(kept.precision.as_seconds());
         DAY.is_multiple_of(width) && width * u64::from(kept.samples.get()) > (2 * self.days + 1) * DAY

@@ -63,7 +63,7 @@ fn is_zero(number: &u32) -> bool {
 /// The time for which a rule may be silenced.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
 
-/// How far ahead of the time a clock may be; more was the work of one that was wrong.
+/// The seconds by which a clock may be ahead of the time; more was the work of one that was wrong.
 pub(crate) const AHEAD: u64 = 86_400;
 
 /// The seconds after which a rule that no watch judges is forgotten.
@@ -175,7 +175,7 @@ mod tests {
         AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10)
     }
 
-    /// What a rule tells of buckets with these hits; `None` is a bucket that cannot be read.
+    /// Returns what a rule tells of buckets with these hits; `None` is a bucket that cannot be read.
     fn told(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
         let mut state = RuleState::default();
         let see = |(minute, hits): (usize, &Option<u64>)| {
