@@ -8,7 +8,7 @@ pub(crate) struct Verdict {
     pub(crate) bound: f64,
     /// A text that belongs to the value: that of a label which is new, an error, or the name of a source.
     pub(crate) label: Option<String>,
-    /// What was expected, where a rule is about that.
+    /// The expectation, where a rule is about one.
     pub(crate) expected: Option<Expected>,
 }
 

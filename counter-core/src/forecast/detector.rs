@@ -24,7 +24,7 @@ const COMPARED: f64 = 0.01;
 const LARGEST: f64 = 10.0;
 /// A model is replaced by one whose squared errors are smaller by this factor.
 const BETTER: f64 = 0.95;
-/// What is left of the longest silence one bucket later.
+/// The part of the longest silence that is left one bucket later.
 const FORGOTTEN: f64 = 1.0 - 1.0 / 4096.0;
 
 /// A detector of what is unusual in a series, one bucket after the other.
@@ -67,7 +67,7 @@ pub struct Detector {
     /// The place of the model that is used.
     best: usize,
     errors: VecDeque<f32>,
-    /// How many of these are kept.
+    /// The number of these that are kept.
     kept: usize,
     tails: Option<Tails>,
     /// The errors that came since the tails were measured.
@@ -78,7 +78,7 @@ pub struct Detector {
     next: Option<Timestamp>,
     settling: u32,
     run: Run,
-    /// How to go back to the level before the last shift.
+    /// The way back to the level before the last shift.
     before: Option<Before>,
     silence: Silence,
 }
@@ -155,7 +155,7 @@ struct Run {
 struct Before {
     best: usize,
     levels: [Option<f64>; MODELS.len()],
-    /// By how much the profile was moved.
+    /// The amount by which the profile was moved.
     shift: f64,
     until: Timestamp,
 }
@@ -285,7 +285,7 @@ impl Detector {
         }
     }
 
-    /// What each model expects, on the scale.
+    /// Returns the value that each model expects, on the scale.
     fn all_expected(&self, start: Timestamp) -> [Option<f64>; MODELS.len()] {
         let (day, week) = (self.profile.day(start), self.profile.week(start));
         std::array::from_fn(|place| {
@@ -298,7 +298,7 @@ impl Detector {
         })
     }
 
-    /// What a model expects, on the scale.
+    /// Returns the value that a model expects, on the scale.
     fn expected(&self, place: usize, start: Timestamp) -> Option<f64> {
         let season = self.season(MODELS[place].0, start)?;
         // The profile is a level by itself.
@@ -345,7 +345,7 @@ impl Detector {
         })
     }
 
-    /// What was expected of this bucket before the last shift of the level.
+    /// Returns the value that was expected of this bucket before the last shift of the level.
     fn back(&self, start: Timestamp) -> Option<f64> {
         let before = self.before.as_ref().filter(|before| start < before.until)?;
         let (season, _) = MODELS[before.best];

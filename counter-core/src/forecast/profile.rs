@@ -14,10 +14,10 @@ const LATEST_WEEK: f64 = 0.25;
 /// The profile of the days and weeks of a series.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
-    /// By which the middle of a bucket lies after its start, less the offset of the precision.
+    /// The seconds by which the middle of a bucket lies after its start, less the offset of the precision.
     shift: i64,
     day: Table,
-    /// What the hours of a week have beyond those of a day.
+    /// The values that the hours of a week have beyond those of a day.
     week: Table,
 }
 
@@ -35,7 +35,7 @@ struct Table {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     value: f32,
-    /// How often values came in it.
+    /// The number of values that came in it.
     times: u32,
 }
 
