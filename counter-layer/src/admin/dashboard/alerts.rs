@@ -14,7 +14,7 @@ use crate::admin::access::{SILENCE_FORM, TEST_FORM};
 #[template(path = "dashboard/alerts.html")]
 pub(super) struct AlertsPage {
     frame: Frame,
-    /// What is raised, in words.
+    /// The raised alerts, in words.
     summary: String,
     is_raised: bool,
     /// The rules that are raised first, then those that are silenced.
@@ -55,7 +55,7 @@ struct Rule {
     last_start: Option<Instant>,
     /// The buckets that raised it, while it is raised.
     buckets: Vec<Bucket>,
-    /// Whether one of the buckets has what a model expects.
+    /// Set where one of the buckets has what a model expects.
     has_model: bool,
     /// The pages of the counters that it looks at.
     counters: Vec<(String, String)>,

@@ -91,7 +91,7 @@ pub(crate) struct Column {
     pub(crate) iso: String,
     pub(crate) text: String,
     pub(crate) cells: Vec<Cell>,
-    /// What happened in it.
+    /// The events in it.
     pub(crate) annotations: String,
 }
 

@@ -103,11 +103,11 @@ pub(super) struct Trouble {
 #[derive(Debug)]
 pub(super) struct Moving {
     summary: Option<Summary>,
-    /// What is raised, on the page of the site.
+    /// The raised alerts, on the page of the site.
     raised: Option<Raised>,
     status: Status,
     chart: Chart,
-    /// What happened in the time of the chart.
+    /// The events in the time of the chart.
     annotations: Vec<Annotation>,
     sums: Sums,
     /// The forecast in words.

@@ -33,7 +33,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) chart: Chart,
-    /// What happened in the time of the chart.
+    /// The events in the time of the chart.
     pub(super) annotations: Vec<Annotation>,
     pub(super) sums: Sums,
     pub(super) forecast: Option<String>,

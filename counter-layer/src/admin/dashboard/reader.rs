@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What happened in a range, to the site or to these counters, ascending; nothing where that cannot be read.
+    /// Returns the events in a range, of the site or of these counters, ascending; nothing where that cannot be read.
     #[cfg_attr(not(feature = "alert"), allow(unused_variables, reason = "notes are about all counters"))]
     pub(super) async fn annotations(
         &self,
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(self.alerts.get_or_try_init(read).await?.as_ref())
     }
 
-    /// What was read; nothing where the store holds something else.
+    /// The content; nothing where the store holds something else.
     fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
         read.or_else(|error| match error.kind() {
             ErrorKind::Malformed { key } => {
