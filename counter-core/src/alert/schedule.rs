@@ -125,13 +125,14 @@ impl ReportSchedule {
         let whole: Vec<_> = grid.counts.iter().filter(|kept| self.has_whole_days(*kept)).collect();
         let today = self.day(now);
         // Day 0 was a Thursday.
-        let last = if self.days == 7 { today - (today + 3) % 7 } else { today };
+        let last = if self.days == 7 { today.checked_sub((today + 3) % 7)? } else { today };
+        let first = last.checked_sub(self.days)?;
         let starts = [2 * self.days, self.days, 0].map(|ago| self.start(last.saturating_sub(ago)));
         let exact = whole.iter().rev().find(|kept| starts.iter().all(|start| fits(kept, *start)));
         let coarsest = whole.last()?;
         let kept = exact.unwrap_or(coarsest);
         let [before, start, end] = starts.map(|start| kept.precision.bucket(start).start);
-        Some(Period { range: start..end, before: before..start, kept: *kept, day: last - self.days })
+        Some(Period { range: start..end, before: before..start, kept: *kept, day: first })
     }
 
     /// Returns the number of the local day of an instant, from 1970-01-01 on.
@@ -235,6 +236,9 @@ mod tests {
         let period = weekly.period(&grid(), on_time).expect("kept");
         assert_eq!(period.range, Timestamp::from_unix(20_773 * DAY)..Timestamp::from_unix(20_780 * DAY));
         assert_eq!(period.kept.precision.as_seconds(), 86_400);
+        for schedule in [&daily, &weekly] {
+            assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "nothing was over by then");
+        }
         // An hour ahead, a day begins at 23:00 UTC, and hours are read.
         let ahead = daily.clone().local_time(|_| 3600);
         assert_eq!(title(&ahead, early), "2026-11-22");

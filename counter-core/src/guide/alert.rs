@@ -44,7 +44,7 @@
 //! | a new referrer, campaign or consumer among the first | [`new_label`](AlertRule::new_label) |
 //! | a store that is away, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
 //!
-//! A bucket is judged [15 s](Watch::LATENESS) after its end, by the store's clock where that is the later one, so that a
+//! A bucket is judged [15 s](Watch::LATENESS) after its end, by this process's clock or the store's, whichever is behind, so that a
 //! process whose clock is ahead judges nothing early. What cannot be read, or has too few hits, is no verdict: it neither
 //! raises nor resolves. A process that was away for long catches up with the last 60 buckets.
 //!

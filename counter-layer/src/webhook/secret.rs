@@ -7,7 +7,7 @@ use sha2::Sha256;
 #[derive(Clone)]
 pub(super) struct Secret(Vec<u8>);
 
-/// What the text of a secret begins with.
+/// The beginning of the text of a secret.
 const PREFIX: &str = "whsec_";
 
 impl Secret {

@@ -20,7 +20,8 @@ use super::secret::Secret;
 /// A delivery of messages by a `POST` to an address.
 ///
 /// A message has arrived when the answer is a 2xx. Redirects are not followed: what a message says is for nobody else. The
-/// address may be a secret of a chat service, so neither the log nor `Debug` shows more of it than the host.
+/// address may be a secret of a chat service, so neither the log nor `Debug` shows more of it than the host. Each message has a
+/// connection of its own, which is a task of the runtime until the answer is there.
 #[derive(Clone)]
 pub struct Webhook {
     address: Uri,
@@ -72,7 +73,8 @@ impl Webhook {
             body: WebhookBody::default(),
             headers: HeaderMap::new(),
             timeout: Duration::from_secs(10),
-            client: Client::builder(TokioExecutor::new()).build(connector(is_tls)?),
+            // A connection is a task of the runtime, and none stays when its message has arrived.
+            client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector(is_tls)?),
         })
     }
 

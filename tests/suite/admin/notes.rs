@@ -43,7 +43,7 @@ async fn page(router: &Router, path: &str) -> String {
     page.body
 }
 
-/// What a browser sends from a form.
+/// The content that a browser sends from a form.
 async fn send_form(router: &Router, path: &str, form: &str) -> Answer {
     let request = Request::post(format!("/admin/stats{path}"))
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")

@@ -34,7 +34,7 @@ impl Site {
         hours * 3600 / u64::from(self.width)
     }
 
-    /// What a detector says, where buckets have what `change` makes of their mean; `None` is one that it is not given.
+    /// Returns what a detector says, where buckets have what `change` makes of their mean; `None` is one that it is not given.
     fn judge(self, mut change: impl FnMut(u64, f64) -> Option<f64>) -> Vec<(u64, Judgement)> {
         let (mut random, mut drift) = (Random(self.seed), 0.0);
         let mut detector = Detector::of_counts(Precision::try_from(self.width).expect("a width"));
@@ -88,7 +88,7 @@ fn ordinary_weeks_raise_less_than_one_alert_each() {
 
 #[test]
 fn what_happens_is_found_in_its_first_buckets() {
-    /// What becomes of a mean, at this hour of a Wednesday and for so many hours.
+    /// Returns what becomes of a mean, at this hour of a Wednesday and for so many hours.
     type Event = (&'static str, u64, u64, fn(f64) -> f64);
     let events: [Event; 5] = [
         ("an outage by day", 12, 2, |_| 0.0),

@@ -43,7 +43,7 @@ fn record(counters: &Counters, counter: &str, at: Timestamp, hits: f64) {
     }
 }
 
-/// How busy a site is in an hour, from a Monday that was four weeks before the latest.
+/// Returns how busy a site is in an hour, from a Monday that was four weeks before the latest.
 fn busy(ago: u64) -> f64 {
     traffic(BEGIN + (700 - ago) * 3600)
 }
@@ -223,7 +223,7 @@ async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin(
     assert!(tests_commands(&server, "exec") - before <= 2);
 }
 
-/// How often a command ran.
+/// Returns how often a command ran.
 fn tests_commands(server: &tests::RedisServer, command: &str) -> u64 {
     let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));

@@ -360,7 +360,7 @@ async fn many_rules_take_few_exchanges_and_unknown_state_is_told() {
     assert!(error.to_string().contains("alerts"), "{error}");
 }
 
-/// How often each command ran.
+/// Returns how often each command ran.
 fn commands(server: &tests::RedisServer) -> BTreeMap<String, u64> {
     let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let calls = |line: &str| {

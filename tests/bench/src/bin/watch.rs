@@ -15,7 +15,7 @@ const COUNTERS: usize = 2000;
 /// The minutes that are watched one after the other, of the two hours that there are.
 const MINUTES: u64 = 50;
 
-/// Those of them that are watched through a proxy, which counts exchanges and takes time of this process.
+/// The first of them, which are watched through a proxy: it counts exchanges, and takes time of this process.
 const THROUGH_PROXY: u64 = 10;
 
 /// The silence after which nothing more of an exchange comes.
