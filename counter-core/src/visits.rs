@@ -11,7 +11,11 @@ mod label;
 mod registers;
 mod bin_table;
 mod bin_sums;
+mod own;
+mod ring;
+mod recent;
 mod stripe;
+mod stripes;
 mod pending;
 mod witness;
 #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "nothing but a spool reads it"))]

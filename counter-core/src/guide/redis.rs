@@ -185,8 +185,8 @@
 //! | for ever | 1,680 at most | 108 KB at most | 216 MB at most |
 //!
 //! Counts that are not folded yet come on top: at most as many again as there are, or 4,096 for each shard and each
-//! thread. With visitors, a counter has 16 KB of registers for each open visitor bucket (the two of the default, an hour
-//! and a day, share one), whether there is an outage or not, and at most as much for each hour that waits.
+//! thread. With visitors, a counter has some ten bytes for each in the open visitor bucket (the two of the default, an hour
+//! and a day, share one), 16 KB at most, whether there is an outage or not, and at most as much for each hour that waits.
 //! [`Health::pending_cells`](crate::Health::pending_cells) counts all of them.
 //!
 //! ## How long things take

@@ -130,26 +130,6 @@ pub enum DropReason {
 }
 
 impl Requests {
-    pub(crate) fn record(&mut self, agent: Agent, has_visitor: bool) {
-        self.observed += 1;
-        self.recorded += 1;
-        if agent == Agent::Bot {
-            self.bots += 1;
-        } else if !has_visitor {
-            self.unidentified += 1;
-        }
-    }
-
-    pub(crate) fn skip(&mut self, skip: Skip) {
-        self.observed += 1;
-        *match skip {
-            Skip::Excluded => &mut self.excluded,
-            Skip::Unmatched => &mut self.unmatched,
-            Skip::Outcome => &mut self.ignored.outcome,
-            Skip::Prefetch => &mut self.ignored.prefetch,
-        } += 1;
-    }
-
     /// Returns whether the first equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {

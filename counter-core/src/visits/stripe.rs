@@ -1,52 +1,81 @@
-//! A part of the tally with a lock of its own, used by some of the threads: every hit takes it, and nothing
-//! else holds it for long.
+//! A part of the tally that one thread adds to, without a lock and without a locked instruction.
+//!
+//! A count is never reset, since its thread may be adding to it: folding remembers what it has seen of it, and the rest is new.
+//! So that a count belongs to one bucket, each counter has two, and a thread adds to those of its current bucket. When that
+//! ends it turns to the others, whose bucket is then the new one, and only it does so. Hits of any other bucket go to a list.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
-use crate::visits::bin_table::{BinTable, Together};
-use crate::visits::registers::Registers;
+use crate::visits::bin_table::BinTable;
+use crate::visits::own::Own;
 use crate::visits::registry::OTHER;
-use crate::visits::{Bin, Hit, Requests};
-use crate::{Counter, Timestamp};
+use crate::visits::ring::Ring;
+use crate::visits::{Agent, Ignored, Requests, Skip};
+use crate::{Precisions, Timestamp};
 
-/// Each stripe has its own cache lines, so that threads on different stripes do not slow each other down.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Stripe(Mutex<Local>);
-
-/// The data under the lock.
+/// Each stripe has its own cache lines, so that threads do not slow each other down.
 #[derive(Debug)]
-pub(crate) struct Local {
-    pub(crate) requests: Requests,
-    pub(crate) recorded: u64,
-    pub(crate) overflow: u64,
-    pub(crate) latest: Latest,
-    /// The slots, by the number of the counter.
-    slots: Vec<Slot>,
-    /// Cells whose base bucket was followed by another one.
-    closed: Vec<Closed>,
-    /// The number of closed cells at which they are folded: [`CLOSED`], or 0 when the counts of a label are to be.
-    most_closed: usize,
-    /// The bins of distributions.
-    pub(crate) bins: BinTable,
+#[repr(align(128))]
+pub(crate) struct Stripe {
+    /// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as long as
+    /// everything else that is done for a hit.
+    at: Own,
+    start: Own,
+    visitors_start: Own,
+    /// The number of the bucket of visitors.
+    visitors_number: Own,
+    /// The side of each slot that is added to.
+    side: AtomicUsize,
+    /// Requests, by [`Kind`].
+    requests: [Own; KINDS],
+    counts: Counts,
+    /// The visitors of hits.
+    pub(crate) visitors: Ring,
+    rest: Mutex<Rest>,
 }
 
-/// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as
-/// long as everything else that is done for a hit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Latest {
+/// The counts of a thread, by the number of the counter: all of them, since what a thread adds to cannot be moved.
+type Counts = Box<[Slot]>;
+
+/// The hits of a counter in the current bucket, and those in another.
+#[derive(Debug, Default)]
+struct Slot([Own; SIDES]);
+
+const SIDES: usize = 2;
+
+/// The buckets of an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buckets {
     pub(crate) at: Timestamp,
     pub(crate) start: Timestamp,
     pub(crate) visitors: Timestamp,
-    /// The bucket of distributions, if there are any.
-    pub(crate) distributions: Option<Timestamp>,
+    /// The number of the bucket of visitors since 1970.
+    pub(crate) visitors_number: u64,
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    start: Timestamp,
-    count: u64,
-    visitors: Option<(Timestamp, Arc<Registers>)>,
+/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, and for each hit of another bucket.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// The buckets of both sides.
+    starts: [Timestamp; SIDES],
+    /// The side that the thread adds to.
+    side: usize,
+    /// All of the other side was seen.
+    is_seen: bool,
+    /// What was seen of each slot, by the number of the counter.
+    seen: Box<[[u64; SIDES]]>,
+    /// Cells that nothing is added to any more.
+    closed: Vec<Closed>,
+    /// The hits that went to a list and to no slot, and those of them for `(other)`.
+    listed: u64,
+    listed_other: u64,
+    /// The hits that were ever taken.
+    taken: u64,
+    /// The bins of distributions.
+    pub(crate) bins: BinTable,
+    /// The last instant for which there were any, and the start of its bucket.
+    measured: (Timestamp, Timestamp),
 }
 
 /// A cell that nothing is added to any more.
@@ -61,137 +90,297 @@ pub(crate) struct Closed {
 /// instants come in no order.
 pub(crate) const CLOSED: usize = 4096;
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Visitor,
+    Unidentified,
+    Bot,
+    Excluded,
+    Unmatched,
+    Outcome,
+    Prefetch,
+    Unconfirmed,
+}
+
+const KINDS: usize = Kind::Unconfirmed as usize + 1;
+
+/// The hits of a stripe, by weight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StripeHits {
+    pub(crate) recorded: u64,
+    pub(crate) pending: u64,
+    pub(crate) overflow: u64,
+    /// The cells that are pending, and the bins.
+    pub(crate) cells: usize,
+}
+
 impl Stripe {
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Local> {
-        self.0.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl Default for Local {
-    fn default() -> Self {
+    /// Creates a stripe for at most so many counters.
+    pub(crate) fn new(counters: usize) -> Self {
         Self {
-            requests: Requests::default(),
-            recorded: 0,
-            overflow: 0,
-            latest: Latest::default(),
-            slots: Vec::new(),
-            closed: Vec::new(),
-            most_closed: CLOSED,
-            bins: BinTable::default(),
+            // No instant yet.
+            at: Own::new(u64::MAX),
+            start: Own::default(),
+            visitors_start: Own::default(),
+            visitors_number: Own::default(),
+            side: AtomicUsize::new(0),
+            requests: Default::default(),
+            counts: (0..counters).map(|_| Slot::default()).collect(),
+            visitors: Ring::default(),
+            rest: Mutex::new(Rest {
+                starts: [Timestamp::MIN; SIDES],
+                side: 0,
+                is_seen: true,
+                seen: vec![[0; SIDES]; counters].into(),
+                closed: Vec::new(),
+                listed: 0,
+                listed_other: 0,
+                taken: 0,
+                bins: BinTable::default(),
+                measured: (Timestamp::MAX, Timestamp::MAX),
+            }),
+        }
+    }
+
+    /// Returns whether the buckets of an instant are the current ones.
+    #[inline]
+    pub(crate) fn is_at(&self, at: Timestamp) -> bool {
+        self.at.get() == at.as_unix()
+    }
+
+    /// Returns the start of the current bucket.
+    pub(crate) fn start(&self) -> Timestamp {
+        Timestamp::from_unix(self.start.get())
+    }
+
+    /// Returns the start of the current bucket of visitors.
+    pub(crate) fn visitors_start(&self) -> Timestamp {
+        Timestamp::from_unix(self.visitors_start.get())
+    }
+
+    /// Returns the number of the current bucket of visitors.
+    #[inline]
+    pub(crate) fn visitors_number(&self) -> u64 {
+        self.visitors_number.get()
+    }
+
+    /// Turns to the buckets of an instant.
+    pub(crate) fn turn(&self, to: Buckets) {
+        let mut rest = self.rest();
+        if rest.starts[rest.side] != to.start {
+            let other = 1 - rest.side;
+            if !rest.is_seen {
+                rest.see(other, &self.counts);
+            }
+            rest.starts[other] = to.start;
+            (rest.side, rest.is_seen) = (other, false);
+            self.side.store(other, Ordering::Relaxed);
+        }
+        self.start.set(to.start.as_unix());
+        self.visitors_start.set(to.visitors.as_unix());
+        self.visitors_number.set(to.visitors_number);
+        self.at.set(to.at.as_unix());
+    }
+
+    /// Adds hits of the [current](Self::is_at) bucket to a counter.
+    #[inline]
+    pub(crate) fn add(&self, counter: u32, weight: u64) {
+        let side = self.side.load(Ordering::Relaxed) % SIDES;
+        self.counts[counter as usize].0[side].add(weight);
+    }
+
+    /// Adds hits of any bucket; returns whether it is time to [`take`](Self::take) the cells.
+    pub(crate) fn list(&self, counter: u32, start: Timestamp, count: u64) -> bool {
+        let mut rest = self.rest();
+        rest.closed.push(Closed { counter, start, count });
+        rest.listed += count;
+        if counter == OTHER {
+            rest.listed_other += count;
+        }
+        rest.closed.len() >= CLOSED
+    }
+
+    #[inline]
+    pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
+        self.count(match (agent, has_visitor) {
+            (Agent::Bot, _) => Kind::Bot,
+            (Agent::Human, true) => Kind::Visitor,
+            (Agent::Human, false) => Kind::Unidentified,
+        });
+    }
+
+    pub(crate) fn skip_request(&self, skip: Skip) {
+        self.count(match skip {
+            Skip::Excluded => Kind::Excluded,
+            Skip::Unmatched => Kind::Unmatched,
+            Skip::Outcome => Kind::Outcome,
+            Skip::Prefetch => Kind::Prefetch,
+        });
+    }
+
+    pub(crate) fn unconfirmed(&self) {
+        self.count(Kind::Unconfirmed);
+    }
+
+    #[inline]
+    fn count(&self, kind: Kind) {
+        self.requests[kind as usize].add(1);
+    }
+
+    /// Returns the requests of this thread.
+    pub(crate) fn requests(&self) -> Requests {
+        let of = |kind: Kind| self.requests[kind as usize].get();
+        let (bots, unidentified) = (of(Kind::Bot), of(Kind::Unidentified));
+        let recorded = of(Kind::Visitor) + unidentified + bots;
+        let (excluded, unmatched) = (of(Kind::Excluded), of(Kind::Unmatched));
+        let ignored = Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch) };
+        Requests {
+            observed: recorded + excluded + unmatched + ignored.total(),
+            recorded,
+            excluded,
+            unmatched,
+            ignored,
+            bots,
+            unidentified,
+            unconfirmed: of(Kind::Unconfirmed),
+        }
+    }
+
+    /// Returns the hits of this thread.
+    pub(crate) fn hits(&self) -> StripeHits {
+        let rest = self.rest();
+        let mut hits = StripeHits {
+            recorded: rest.listed,
+            overflow: rest.listed_other,
+            cells: rest.closed.len() + rest.bins.len(),
+            ..StripeHits::default()
+        };
+        for (slot, seen) in self.counts.iter().zip(&rest.seen) {
+            for (side, seen) in slot.0.iter().zip(seen) {
+                let count = side.get();
+                hits.recorded += count;
+                hits.cells += usize::from(count > *seen);
+            }
+        }
+        let other = self.counts.get(OTHER as usize).into_iter().flat_map(|slot| &slot.0);
+        hits.overflow += other.map(Own::get).sum::<u64>();
+        hits.pending = hits.recorded - rest.taken;
+        hits
+    }
+
+    /// Takes all cells, in exchange for the empty list that it is given.
+    pub(crate) fn take(&self, cells: &mut Vec<Closed>) {
+        let rest = &mut *self.rest();
+        for side in 0..SIDES {
+            if side == rest.side || !rest.is_seen {
+                rest.see(side, &self.counts);
+            }
+        }
+        rest.is_seen = true;
+        std::mem::swap(&mut rest.closed, cells);
+        rest.taken += cells.iter().map(|cell| cell.count).sum::<u64>();
+    }
+
+    pub(crate) fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Rest {
+    /// Returns the start of an instant's bucket of distributions.
+    pub(crate) fn measured_start(&mut self, at: Timestamp, distributions: &Precisions) -> Timestamp {
+        if self.measured.0 != at {
+            self.measured = (at, distributions.base().bucket(at).start);
+        }
+        self.measured.1
+    }
+
+    /// Closes what is new on a side.
+    fn see(&mut self, side: usize, counts: &Counts) {
+        let start = self.starts[side];
+        for ((counter, slot), seen) in (0..).zip(counts).zip(&mut self.seen) {
+            let (count, seen) = (slot.0[side].get(), &mut seen[side]);
+            if *seen != count {
+                self.closed.push(Closed { counter, start, count: count - *seen });
+                *seen = count;
+            }
         }
     }
 }
 
-impl Local {
-    /// Adds hits of the latest instant to counters by their numbers; `open` returns the registers of a
-    /// counter and a bucket, and `count_label` counts a hit that is of a label, whose number is that of `(other)`.
-    #[inline]
-    pub(crate) fn add(
-        &mut self,
-        hits: &[Hit],
-        number: impl Fn(Counter) -> u32,
-        open: impl Fn(u32, Timestamp) -> Arc<Registers>,
-        count_label: impl Fn((u32, u32), u64, Timestamp) -> Option<bool>,
-    ) {
-        let Latest { start, visitors: bucket, .. } = self.latest;
-        for hit in hits {
-            let number = number(hit.counter);
-            let weight = u64::from(hit.weight.get());
-            if number == OTHER {
-                if let Some(is_full) = count_label((hit.counter.tally, hit.counter.number), weight, start) {
-                    if is_full {
-                        self.most_closed = 0;
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn buckets(second: u64) -> Buckets {
+        let at = Timestamp::from_unix(second);
+        Buckets { at, start: at, visitors: at, visitors_number: second }
+    }
+
+    /// Adds up the cells of a stripe that other threads add to.
+    fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
+        let mut cells = Vec::new();
+        stripe.take(&mut cells);
+        for Closed { counter, start, count } in cells {
+            *sums.entry((counter, start)).or_insert(0) += count;
+        }
+    }
+
+    #[test]
+    fn each_hit_is_taken_once_in_its_own_bucket_while_the_thread_adds_and_turns() {
+        let (stripe, mut sums) = (Stripe::new(3000), BTreeMap::new());
+        let number = |n: u64| u32::try_from(n % 2500).expect("small");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..400_000_u64 {
+                    let second = n / 3000;
+                    if n % 997 == 0 {
+                        stripe.list(number(n), Timestamp::from_unix(second / 2), 2);
+                        continue;
                     }
-                    continue;
+                    if !stripe.is_at(Timestamp::from_unix(second)) {
+                        stripe.turn(buckets(second));
+                    }
+                    stripe.add(number(n), 1 + n % 3);
                 }
-                self.overflow += weight;
+            });
+            while !writer.is_finished() {
+                let before = stripe.hits();
+                take(&stripe, &mut sums);
+                assert!(before.recorded - before.pending <= sums.values().sum::<u64>());
             }
-            self.recorded += weight;
-            let slot = match self.slots.get_mut(number as usize) {
-                Some(slot) => slot,
-                None => grow(&mut self.slots, number),
-            };
-            if slot.start != start {
-                slot.begin(number, start, &mut self.closed);
-            }
-            slot.count += weight;
-            if let Some(register) = hit.register {
-                let registers = match &slot.visitors {
-                    Some((of, registers)) if *of == bucket => registers,
-                    _ => slot.visit(bucket, open(number, bucket)),
-                };
-                registers.raise(register);
-            }
+        });
+        take(&stripe, &mut sums);
+        let mut expected = BTreeMap::new();
+        for n in 0..400_000_u64 {
+            let second = n / 3000;
+            let (second, count) = if n % 997 == 0 { (second / 2, 2) } else { (second, 1 + n % 3) };
+            *expected.entry((number(n), Timestamp::from_unix(second))).or_insert(0) += count;
         }
+        assert_eq!(sums, expected);
+        let StripeHits { recorded, pending, overflow, cells } = stripe.hits();
+        let other: u64 =
+            expected.iter().filter(|((number, _), _)| *number == OTHER).map(|(_, count)| count).sum();
+        assert_eq!((recorded, pending, cells), (expected.values().sum::<u64>(), 0, 0));
+        assert_eq!(overflow, other);
     }
 
-    /// Adds one request of the latest instant to bins of these hits' counters, if there are distributions.
-    #[inline]
-    pub(crate) fn measure(&mut self, hits: &[Hit], bins: &[Bin], number: impl Fn(Counter) -> u32) {
-        let Some(start) = self.latest.distributions else { return };
-        for hits in hits.chunks(2) {
-            let counters = (number(hits[0].counter), hits.get(1).map(|hit| number(hit.counter)));
-            for bins in bins.chunks(2) {
-                self.bins.add(Together::new(counters, (bins[0], bins.get(1).copied())), start);
-            }
+    #[test]
+    fn a_thread_that_turns_again_and_again_before_anything_is_taken_loses_nothing() {
+        let (stripe, mut sums) = (Stripe::new(10), BTreeMap::new());
+        for second in [5, 6, 7, 5, 5, 9, 7] {
+            stripe.turn(buckets(second));
+            stripe.add(3, 1);
         }
-    }
-
-    /// Returns whether it is time to [`take`](Self::take) the cells.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.closed.len() >= self.most_closed
-    }
-
-    /// Returns the number of cells and of bins.
-    pub(crate) fn cells(&self) -> usize {
-        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count() + self.bins.len()
-    }
-
-    /// Returns the sum of the cells.
-    pub(crate) fn hits(&self) -> u64 {
-        let open = self.slots.iter().map(|slot| slot.count).sum::<u64>();
-        open + self.closed.iter().map(|cell| cell.count).sum::<u64>()
-    }
-
-    /// Takes all cells, in exchange for the empty list that it is given, and drops the registers of buckets
-    /// before `current`.
-    pub(crate) fn take(&mut self, cells: &mut Vec<Closed>, current: Timestamp) {
-        std::mem::swap(&mut self.closed, cells);
-        self.most_closed = CLOSED;
-        for (number, slot) in (0..).zip(&mut self.slots) {
-            slot.close(number, cells);
-            slot.visitors.take_if(|(bucket, _)| *bucket < current);
-        }
-    }
-}
-
-// Out of line: what is done once for a second, a bucket or a counter would otherwise take processor registers
-// from what is done for each hit.
-#[cold]
-fn grow(slots: &mut Vec<Slot>, number: u32) -> &mut Slot {
-    let index = number as usize;
-    slots.resize_with(index + 1, Slot::default);
-    &mut slots[index]
-}
-
-impl Slot {
-    #[cold]
-    fn begin(&mut self, number: u32, start: Timestamp, closed: &mut Vec<Closed>) {
-        self.close(number, closed);
-        self.start = start;
-    }
-
-    fn close(&mut self, number: u32, closed: &mut Vec<Closed>) {
-        if self.count > 0 {
-            closed.push(Closed { counter: number, start: self.start, count: self.count });
-            self.count = 0;
-        }
-    }
-
-    #[cold]
-    fn visit(&mut self, bucket: Timestamp, registers: Arc<Registers>) -> &Registers {
-        &self.visitors.insert((bucket, registers)).1
+        assert_eq!((stripe.hits().pending, stripe.hits().cells), (7, 7 - 1));
+        take(&stripe, &mut sums);
+        let of = |(_, second): &(u32, Timestamp)| second.as_unix();
+        assert_eq!(
+            sums.iter().map(|(key, count)| (of(key), *count)).collect::<Vec<_>>(),
+            [(5, 3), (6, 1), (7, 2), (9, 1)]
+        );
     }
 }

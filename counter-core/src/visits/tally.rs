@@ -1,22 +1,22 @@
 //! The accumulation in the process: every request goes through it, and nothing else holds its locks for long.
 //!
-//! A request locks one stripe, which its thread nearly always has to itself, adds to the open cell of each
-//! counter and unlocks it. When the second changes, the open cell moves to the stripe's list; [`Tally::fold`]
-//! empties those lists into the [`Pending`] of each shard of the store. The lock of the backlog is always
-//! taken before that of a stripe, and a request never takes it, so the hits in all places can be summed for
-//! one moment without stopping all requests at once.
+//! A request adds to the stripe of its thread, which takes no lock as long as its second lasts. [`Tally::fold`] takes what is
+//! new in the stripes into the [`Pending`] of each shard of the store. The lock of the backlog is always taken before that of a
+//! stripe, and a request takes it only where its stripe is full, so the hits in all places can be summed for one moment
+//! without stopping requests.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::shard::{Shard, Shards};
+use crate::sketch::Register;
 use crate::time::Grid;
 use crate::visits::bin_sums::BinSums;
-use crate::visits::bin_table::BinSlot;
+use crate::visits::bin_table::{BinSlot, Together};
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::health::SpoolHealth;
@@ -26,9 +26,11 @@ use crate::visits::journal::Entry;
 use crate::visits::journal::Journal;
 use crate::visits::label::{Label, LabelError, Labelled, Labels};
 use crate::visits::pending::{Chunk, Pending};
-use crate::visits::registers::Registers;
+use crate::visits::recent::Recent;
+use crate::visits::registers::OpenBuckets;
 use crate::visits::registry::{OTHER, Registry};
-use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
+use crate::visits::stripe::{Buckets, CLOSED, Closed, Stripe};
+use crate::visits::stripes::Stripes;
 use crate::visits::{
     Agent, Batch, Distribution, Hint, Hit, Measure, Measured, NotedValue, Remark, Requests, Skip,
 };
@@ -49,9 +51,8 @@ pub(crate) struct Tally {
     labels: Labels,
     /// A name found no free slot.
     is_full: AtomicBool,
-    stripes: Box<[Stripe]>,
-    /// The registers of the visitor buckets that are open, shared by the stripes.
-    open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
+    stripes: Stripes,
+    recent: Recent,
     backlog: Mutex<Backlog>,
 }
 
@@ -62,6 +63,8 @@ struct Backlog {
     delivery: Delivery,
     /// The shard of each counter, by number.
     shards: Vec<Shard>,
+    /// The registers of the visitor buckets that are open.
+    open: OpenBuckets,
     /// The numbers of counters whose visitors the store was sent.
     visited: HashSet<u32, RandomState>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
@@ -105,8 +108,6 @@ struct Waiting {
 
 impl Tally {
     pub(crate) fn new(grid: Grid, names: NameLimits, shards: Shards, interval: Duration) -> Self {
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let stripes = (2 * threads).next_power_of_two().min(32);
         let registry = Registry::new(names.counters, WriterId::random(), shards);
         // The counters of labels belong to no registry, so that nothing is asked of the hits of all others.
         let labels = Labels::new(!registry.other().tally, names.label_places, shards, &grid.counts);
@@ -120,12 +121,13 @@ impl Tally {
             registry,
             labels,
             is_full: AtomicBool::new(false),
-            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
-            open: Mutex::default(),
+            stripes: Stripes::new(names.counters + 1),
+            recent: Recent::default(),
             backlog: Mutex::new(Backlog {
                 waiting: shards.iter().map(|_| Waiting::default()).collect(),
                 delivery: Delivery::new(shards),
                 shards: Vec::new(),
+                open: OpenBuckets::default(),
                 visited: HashSet::default(),
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
@@ -187,20 +189,107 @@ impl Tally {
     /// [`fold`](Self::fold).
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        let mut local = self.stripe();
-        if local.latest.at != at {
-            local.latest = self.buckets(at);
+        match self.stripes.own() {
+            Some(stripe) => self.add_to(stripe, hits, at, agent),
+            None => self.add_first(hits, at, agent),
         }
-        local.add(
-            hits,
-            |counter| self.number(counter),
-            |number, bucket| self.registers(number, bucket),
-            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
-        );
+    }
+
+    #[cold]
+    fn add_first(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
+        self.stripes.with(|stripe| self.add_to(stripe, hits, at, agent))
+    }
+
+    #[inline]
+    fn add_to(&self, stripe: &Stripe, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         if let Some(agent) = agent {
-            local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
+            stripe.record_request(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
-        local.is_full()
+        if !stripe.is_at(at) && !self.turn(stripe, at) {
+            return self.list(stripe, hits, at);
+        }
+        let mut is_full = false;
+        for hit in hits {
+            let number = self.number(hit.counter);
+            let weight = u64::from(hit.weight.get());
+            if number == OTHER
+                && let Some(full) =
+                    self.count_label(hit.counter.tally, hit.counter.number, weight, stripe.start())
+            {
+                is_full |= full;
+                continue;
+            }
+            stripe.add(number, weight);
+            if let Some(register) = hit.register
+                && self.recent.add(number, stripe.visitors_number(), register)
+            {
+                self.push(stripe, number, stripe.visitors_start(), register);
+            }
+        }
+        is_full
+    }
+
+    /// Turns a stripe to the buckets of an instant, if they are those of now: it is only worth it for hits that are not alone.
+    #[cold]
+    fn turn(&self, stripe: &Stripe, at: Timestamp) -> bool {
+        let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
+        let is_now = buckets.start == now.start;
+        if is_now {
+            stripe.turn(buckets);
+        }
+        is_now
+    }
+
+    /// Adds hits of any instant; returns whether it is time to [`fold`](Self::fold).
+    #[cold]
+    fn list(&self, stripe: &Stripe, hits: &[Hit], at: Timestamp) -> bool {
+        let Buckets { start, visitors, .. } = self.buckets(at);
+        let mut is_full = false;
+        for hit in hits {
+            let (number, weight) = (self.number(hit.counter), u64::from(hit.weight.get()));
+            let label = (number == OTHER)
+                .then(|| self.count_label(hit.counter.tally, hit.counter.number, weight, start));
+            if let Some(full) = label.flatten() {
+                is_full |= full;
+                continue;
+            }
+            is_full |= stripe.list(number, start, weight);
+            if let Some(register) = hit.register {
+                self.push(stripe, number, visitors, register);
+            }
+        }
+        is_full
+    }
+
+    /// Adds a visitor of a hit.
+    #[inline(never)]
+    fn push(&self, stripe: &Stripe, number: u32, bucket: Timestamp, register: Register) {
+        if !stripe.visitors.push(number, bucket, register) {
+            self.drain_into(&mut self.backlog(), stripe, Timestamp::now());
+            stripe.visitors.push(number, bucket, register);
+        } else if stripe.visitors.has_many() {
+            self.drain(stripe);
+        }
+    }
+
+    /// Takes the visitors of a stripe that has many, unless the backlog is in use: then there is still room for as many.
+    #[cold]
+    fn drain(&self, stripe: &Stripe) {
+        match self.backlog.try_lock() {
+            Ok(mut backlog) => self.drain_into(&mut backlog, stripe, Timestamp::now()),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Poisoned(_)) => unreachable!("nothing panics under this lock"),
+        }
+    }
+
+    fn drain_into(&self, backlog: &mut Backlog, stripe: &Stripe, now: Timestamp) {
+        let current = self.grid.visitors.base().bucket(now).start;
+        stripe.visitors.drain(|number, bucket, register| {
+            if backlog.open.raise(number, bucket, register, current) {
+                let waiting = backlog.waiting(number, &self.registry);
+                waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
+            }
+        });
     }
 
     /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
@@ -218,46 +307,33 @@ impl Tally {
         hits: &[Hit],
         at: Timestamp,
         agent: Agent,
-        Measured { hits: of, bins }: Measured<'_>,
+        measured: Measured<'_>,
     ) -> bool {
-        let mut local = self.stripe();
-        if local.latest.at != at {
-            local.latest = self.buckets(at);
-        }
-        local.add(
-            hits,
-            |counter| self.number(counter),
-            |number, bucket| self.registers(number, bucket),
-            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
-        );
-        local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
-        local.measure(of, bins, |counter| self.number(counter));
-        local.is_full() || local.bins.is_full()
+        self.add(hits, at, Some(agent)) | self.measure(at, measured)
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
     pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
-        let mut local = self.stripe();
-        if local.latest.at != at {
-            local.latest = self.buckets(at);
-        }
-        local.measure(hits, bins, |counter| self.number(counter));
-        local.bins.is_full()
+        let Some(set) = &self.grid.distributions else { return false };
+        let number = |hit: &Hit| self.number(hit.counter);
+        self.stripes.with(|stripe| {
+            let mut rest = stripe.rest();
+            let start = rest.measured_start(at, set);
+            for hits in hits.chunks(2) {
+                let counters = (number(&hits[0]), hits.get(1).map(number));
+                for bins in bins.chunks(2) {
+                    rest.bins.add(Together::new(counters, (bins[0], bins.get(1).copied())), start);
+                }
+            }
+            rest.bins.is_full()
+        })
     }
 
-    #[cold]
-    fn buckets(&self, at: Timestamp) -> Latest {
-        Latest {
-            at,
-            start: self.grid.counts.base().bucket(at).start,
-            visitors: self.grid.visitors.base().bucket(at).start,
-            distributions: self.grid.distributions.as_ref().map(|set| set.base().bucket(at).start),
-        }
-    }
-
-    #[cold]
-    fn registers(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
-        Arc::clone(self.open().entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
+    fn buckets(&self, at: Timestamp) -> Buckets {
+        let of_visitors = self.grid.visitors.base();
+        let visitors = of_visitors.bucket(at).start;
+        let visitors_number = visitors.as_unix() / u64::from(of_visitors.as_seconds());
+        Buckets { at, start: self.grid.counts.base().bucket(at).start, visitors, visitors_number }
     }
 
     /// Returns a ticket for what was added to the counters of these hits before this call.
@@ -298,11 +374,11 @@ impl Tally {
     }
 
     pub(crate) fn unconfirmed(&self) {
-        self.stripe().requests.unconfirmed += 1;
+        self.stripes.with(Stripe::unconfirmed);
     }
 
     pub(crate) fn skip(&self, skip: Skip) {
-        self.stripe().requests.skip(skip);
+        self.stripes.with(|stripe| stripe.skip_request(skip));
     }
 
     /// Empties the stripes into the backlog and keeps the backlog small.
@@ -343,7 +419,7 @@ impl Tally {
         // Nearly all are new, and have no visitors that the store could have lost.
         let forgotten: HashSet<_> = began.filter(|number| backlog.visited.remove(number)).collect();
         if !forgotten.is_empty() {
-            self.forget_visitors(|number| forgotten.contains(&number));
+            self.forget_visitors(backlog, |number| forgotten.contains(&number));
         }
         backlog.visited.extend(batch.sketches.iter().filter_map(|cell| number(&cell.counter)));
         backlog.delivery.acknowledge(batch, remarks, replay);
@@ -364,37 +440,39 @@ impl Tally {
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog();
         backlog.delivery.lose(hits);
-        for ((number, _), registers) in &*self.open() {
-            if backlog.shard(*number, &self.registry) == shard {
-                registers.mark_all();
-            }
-        }
+        let open = std::mem::take(&mut backlog.open);
+        self.registry.shards(&mut backlog.shards);
+        let is_lost = |number| backlog.shards.get(number as usize) == Some(&shard);
+        let waiting = &mut backlog.waiting[shard.index()];
+        open.each(is_lost, |number, bucket, register| {
+            waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
+        });
+        backlog.open = open;
     }
 
     /// Notes that the store has nothing of this counter any more.
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
-            self.forget_visitors(|number| number == counter.number);
+            self.forget_visitors(&mut self.backlog(), |number| number == counter.number);
         }
     }
 
     /// Lets visitors of these counters count when they come again.
-    fn forget_visitors(&self, which: impl Fn(u32) -> bool) {
-        let open = self.open();
-        let forgotten = open.iter().filter(|((number, _), _)| which(*number));
-        forgotten.for_each(|(_, registers)| registers.forget());
+    fn forget_visitors(&self, backlog: &mut Backlog, which: impl Fn(u32) -> bool) {
+        backlog.open.forget(&which);
+        self.recent.forget(which);
     }
 
     pub(crate) fn ledger(&self) -> Ledger {
         let backlog = self.backlog();
         let mut ledger = Ledger { requests: Requests::default(), hits: backlog.delivery.hits() };
         ledger.hits.pending += backlog.waiting.iter().map(|waiting| waiting.pending.hits()).sum::<u64>();
-        for stripe in &self.stripes {
-            let local = stripe.lock();
-            ledger.requests += local.requests;
-            ledger.hits.recorded += local.recorded;
-            ledger.hits.overflow += local.overflow;
-            ledger.hits.pending += local.hits();
+        for stripe in self.stripes.iter() {
+            let hits = stripe.hits();
+            ledger.requests += stripe.requests();
+            ledger.hits.recorded += hits.recorded;
+            ledger.hits.overflow += hits.overflow;
+            ledger.hits.pending += hits.pending;
         }
         for label in self.labels.iter() {
             let (recorded, waiting) = label.hits();
@@ -407,10 +485,10 @@ impl Tally {
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
         let backlog = self.backlog();
         let (mut pending, mut pending_cells) = (0, 0);
-        for stripe in &self.stripes {
-            let local = stripe.lock();
-            pending += local.hits();
-            pending_cells += local.cells();
+        for stripe in self.stripes.iter() {
+            let hits = stripe.hits();
+            pending += hits.pending;
+            pending_cells += hits.cells;
         }
         for label in self.labels.iter() {
             let (cells, hits) = label.cells();
@@ -461,12 +539,10 @@ impl Tally {
         let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
         let mut bins = std::mem::take(&mut backlog.spare_bins);
-        for stripe in &self.stripes {
-            {
-                let mut local = stripe.lock();
-                local.take(&mut spare, current);
-                local.bins.take(&mut bins);
-            }
+        for stripe in self.stripes.iter() {
+            stripe.take(&mut spare);
+            stripe.rest().bins.take(&mut bins);
+            self.drain_into(backlog, stripe, now);
             for slot in bins.drain(..) {
                 backlog.bins.add(slot);
                 for (counter, bin) in slot.parts() {
@@ -492,16 +568,10 @@ impl Tally {
             }
         }
         backlog.spare_labels = labels;
-        // A thread that wants registers that no slot has must come through here, so registers that are held
-        // nowhere else now are not being raised.
-        self.open().retain(|(number, bucket), registers| {
-            let last = *bucket < current && Arc::get_mut(registers).is_some();
-            let waiting = backlog.waiting(*number, &self.registry);
-            registers.collect(|register| {
-                waiting.each(|pending| _ = pending.raise(*number, *bucket, register, &self.grid));
-            });
-            !last
-        });
+        if backlog.open.close(current) {
+            // Their numbers come again, some day.
+            self.recent.forget(|_| true);
+        }
         for waiting in &mut backlog.waiting {
             if waiting.pending.len() > waiting.high_water {
                 backlog.delivery.expire(waiting.coarsen(now, &self.grid));
@@ -519,21 +589,6 @@ impl Tally {
     #[inline]
     fn number(&self, counter: Counter) -> u32 {
         if self.owns(counter) { counter.number } else { OTHER }
-    }
-
-    #[inline]
-    fn stripe(&self) -> MutexGuard<'_, Local> {
-        // Every thread has a stack of its own, megabytes from the next: the address of a local variable tells
-        // threads apart without a thread-local. Fibonacci hashing spreads neighbouring addresses.
-        let here = 0_u8;
-        let stack = std::ptr::from_ref(&here).addr() >> 20;
-        let mixed = (stack as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let mask = self.stripes.len() as u64 - 1;
-        self.stripes[usize::try_from(mixed & mask).expect("masked")].lock()
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<(u32, Timestamp), Arc<Registers>>> {
-        self.open.lock().expect("nothing panics under this lock")
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {

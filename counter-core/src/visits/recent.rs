@@ -1,0 +1,79 @@
+//! Visitors that were counted a short while ago: nearly all who return need not be looked at again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sketch::Register;
+
+/// What threads have left in their rings lately, in a table in which whatever comes later takes a place. It knows nothing of
+/// what it does not have, and what it has is on its way to the registers, or there.
+#[derive(Debug)]
+pub(crate) struct Recent(Box<[AtomicU64]>);
+
+/// The number of places: 128 KB.
+const PLACES: usize = 1 << PLACE_BITS;
+
+const PLACE_BITS: u32 = 14;
+
+const INDEX_BITS: u32 = 14;
+const RANK_BITS: u32 = 6;
+const BUCKET_BITS: u32 = 12;
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Recent {
+    /// Adds a register of a counter in a bucket, by any number of the bucket; returns whether it is new here.
+    ///
+    /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.
+    #[inline]
+    pub(crate) fn add(&self, counter: u32, bucket: u64, Register { index, rank }: Register) -> bool {
+        let entry =
+            u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank);
+        // Fibonacci hashing of the counter and the index.
+        let mixed = (entry >> RANK_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACE_BITS);
+        let entry = entry | bucket << (u64::BITS - BUCKET_BITS);
+        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
+        let place = &self.0[mixed as usize % PLACES];
+        if place.load(Ordering::Relaxed) == entry {
+            return false;
+        }
+        place.store(entry, Ordering::Relaxed);
+        true
+    }
+
+    /// Forgets these counters.
+    pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
+        for place in &self.0 {
+            let entry = place.load(Ordering::Relaxed) << BUCKET_BITS;
+            #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
+            if which((entry >> (BUCKET_BITS + INDEX_BITS + RANK_BITS)) as u32) {
+                place.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_known_until_something_takes_its_place_or_it_is_forgotten() {
+        let recent = Recent::default();
+        let register = |n: u16| Register { index: n % 16_384, rank: 1 };
+        assert!(recent.add(7, 3, register(1)) && !recent.add(7, 3, register(1)));
+        // Another rank, bucket or counter is something else.
+        assert!(recent.add(7, 3, Register { rank: 2, ..register(1) }));
+        assert!(recent.add(7, 4, register(1)) && recent.add(8, 3, register(1)));
+        assert!(recent.add(u32::MAX, u64::MAX, Register { index: 16_383, rank: 51 }));
+        recent.forget(|counter| counter == u32::MAX || counter == 8);
+        assert!(recent.add(u32::MAX, u64::MAX, Register { index: 16_383, rank: 51 }));
+        assert!(recent.add(8, 3, register(1)) && !recent.add(8, 3, register(1)));
+        let known = (0..16_000).filter(|n| !recent.add(9, 3, register(*n))).count();
+        let again = (0..16_000).rev().filter(|n| !recent.add(9, 3, register(*n))).count();
+        assert!(known == 0 && again > 5_000, "{again}");
+    }
+}

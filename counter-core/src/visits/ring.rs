@@ -1,0 +1,164 @@
+//! The visitors of a thread's hits, on their way to the registers of their buckets.
+//!
+//! Registers of many counters are in no cache, and a request would wait for each. So it leaves its visitors in a ring, and
+//! whoever folds raises many registers one after the other, without waiting in between.
+
+use crate::Timestamp;
+use crate::sketch::Register;
+use crate::visits::own::Own;
+
+/// A ring with one writer, the thread of its stripe, and one reader at a time, whoever holds the backlog.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    entries: Box<[Own; ENTRIES]>,
+    /// The number of entries that were ever written.
+    head: Own,
+    /// The bucket of the entry that was written last; the writer's.
+    bucket: Own,
+    /// The number of entries that were ever read.
+    tail: Own,
+    /// The bucket of the entry that was read last; the reader's.
+    read_bucket: Own,
+}
+
+/// The number of entries: 16 KB.
+const ENTRIES: usize = 2048;
+
+/// The number of entries at which the thread that wrote the last one asks for the backlog.
+const MANY: u64 = ENTRIES as u64 / 2;
+
+/// No bucket, before the first one.
+const NONE: u64 = u64::MAX;
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            entries: Box::new([const { Own::new(0) }; ENTRIES]),
+            head: Own::default(),
+            bucket: Own::new(NONE),
+            tail: Own::default(),
+            read_bucket: Own::new(NONE),
+        }
+    }
+}
+
+impl Ring {
+    /// Adds a visitor of a bucket, by the register that it raises; returns whether there was room.
+    #[inline]
+    pub(crate) fn push(&self, counter: u32, bucket: Timestamp, register: Register) -> bool {
+        let mut head = self.head.get();
+        // One more may be needed for the bucket.
+        if head - self.tail.get_after() >= ENTRIES as u64 - 1 {
+            return false;
+        }
+        if self.bucket.get() != bucket.as_unix() {
+            self.bucket.set(bucket.as_unix());
+            self.entries[place(head)].set(of_bucket(bucket));
+            head += 1;
+        }
+        self.entries[place(head)].set(of_register(counter, register));
+        self.head.set_after(head + 1);
+        true
+    }
+
+    /// Returns whether it is time to [`drain`](Self::drain).
+    #[inline]
+    pub(crate) fn has_many(&self) -> bool {
+        self.head.get() - self.tail.get() >= MANY
+    }
+
+    /// Takes all visitors.
+    pub(crate) fn drain(&self, mut each: impl FnMut(u32, Timestamp, Register)) {
+        let (head, tail) = (self.head.get_after(), self.tail.get());
+        for at in tail..head {
+            let entry = self.entries[place(at)].get();
+            match register_of(entry) {
+                Some((counter, register)) => {
+                    each(counter, Timestamp::from_unix(self.read_bucket.get()), register);
+                }
+                None => self.read_bucket.set(bucket_of(entry)),
+            }
+        }
+        self.tail.set_after(head);
+    }
+}
+
+/// The last eight bits of an entry are a rank, which is never 0, or 0 where the entry is a bucket.
+const RANK_BITS: u32 = 8;
+
+const INDEX_BITS: u32 = 16;
+
+#[inline]
+fn of_register(counter: u32, Register { index, rank }: Register) -> u64 {
+    u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank)
+}
+
+fn of_bucket(bucket: Timestamp) -> u64 {
+    bucket.as_unix() << RANK_BITS
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
+fn register_of(entry: u64) -> Option<(u32, Register)> {
+    let register = Register { index: (entry >> RANK_BITS) as u16, rank: entry as u8 };
+    (register.rank > 0).then_some(((entry >> (INDEX_BITS + RANK_BITS)) as u32, register))
+}
+
+const fn bucket_of(entry: u64) -> u64 {
+    entry >> RANK_BITS
+}
+
+#[inline]
+fn place(at: u64) -> usize {
+    // A usize may be shorter, but not than the mask.
+    #[allow(clippy::cast_possible_truncation, reason = "masked")]
+    let place = at as usize;
+    place % ENTRIES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_comes_out_once_with_its_bucket_while_threads_write_and_read() {
+        let ring = Ring::default();
+        let of = |n: u32| {
+            let index = u16::try_from(n % 16_384).expect("14 bits");
+            (n, Timestamp::from_unix(u64::from(n / 100)), Register { index, rank: 1 + (n % 51) as u8 })
+        };
+        let mut seen = Vec::new();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..100_000 {
+                    let (counter, bucket, register) = of(n);
+                    while !ring.push(counter, bucket, register) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            while !writer.is_finished() {
+                ring.drain(|counter, bucket, register| seen.push((counter, bucket, register)));
+            }
+        });
+        ring.drain(|counter, bucket, register| seen.push((counter, bucket, register)));
+        assert!(seen.iter().copied().eq((0..100_000).map(of)));
+    }
+
+    #[test]
+    fn the_largest_numbers_fit() {
+        let ring = Ring::default();
+        let all = (u32::MAX, Timestamp::MAX, Register { index: 16_383, rank: 51 });
+        assert!(ring.push(all.0, all.1, all.2));
+        ring.drain(|counter, bucket, register| assert_eq!((counter, bucket, register), all));
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_and_has_room_once_it_was_drained() {
+        let (ring, bucket, register) = (Ring::default(), Timestamp::MIN, Register { index: 7, rank: 3 });
+        let pushed = (0..).take_while(|n| ring.push(*n, bucket, register)).count();
+        assert_eq!((pushed, ring.has_many()), (ENTRIES - 2, true));
+        let mut drained = 0;
+        ring.drain(|_, _, _| drained += 1);
+        assert_eq!((drained, ring.has_many(), ring.push(0, bucket, register)), (pushed, false, true));
+    }
+}
