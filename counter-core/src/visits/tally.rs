@@ -674,3 +674,32 @@ impl Waiting {
         expired
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visitor::VisitorKey;
+
+    #[test]
+    fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {
+        let names = NameLimits { counters: 10, label_places: 10 };
+        let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+        let (shard, visitor) =
+            (Shards::ONE.iter().next().expect("one"), VisitorKey::random().visitor(&[b"ann"]));
+        let visit = |name: &str| {
+            tally.add(&[tally.counter(name).hit().visitor(visitor)], Timestamp::now(), None);
+            let chunks = tally.take(shard, Timestamp::now(), 1000);
+            chunks.iter().map(|chunk| chunk.sketches.len()).sum::<usize>()
+        };
+        let before = Timestamp::now();
+        let sent = [visit("a"), visit("a"), visit("b"), visit("b")];
+        let name = CounterName::new("a").expect("a name");
+        tally.forget(&name);
+        let sent_again = [visit("a"), visit("a"), visit("b")];
+        // In another hour each visitor is new.
+        let hour = |at: Timestamp| at.as_unix() / 3600;
+        if hour(before) == hour(Timestamp::now()) {
+            assert_eq!((sent, sent_again), ([1, 0, 1, 0], [1, 0, 0]));
+        }
+    }
+}
