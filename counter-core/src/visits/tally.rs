@@ -5,35 +5,34 @@
 //! stripe, and a request takes it only where its stripe is full, so the hits in all places can be summed for one moment
 //! without stopping requests.
 
+mod adding;
+#[cfg(feature = "spool")]
+mod spool;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::shard::{Shard, Shards};
-use crate::sketch::Register;
 use crate::time::Grid;
 use crate::visits::bin_sums::BinSums;
-use crate::visits::bin_table::{BinSlot, Together};
+use crate::visits::bin_table::BinSlot;
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::health::SpoolHealth;
 use crate::visits::hint::Hints;
-#[cfg(feature = "spool")]
-use crate::visits::journal::Entry;
 use crate::visits::journal::Journal;
 use crate::visits::label::{Label, LabelError, Labelled, Labels};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::recent::Recent;
 use crate::visits::registers::OpenBuckets;
 use crate::visits::registry::{OTHER, Registry};
-use crate::visits::stripe::{Buckets, CLOSED, Closed, Stripe};
+use crate::visits::stripe::{CLOSED, Closed, Stripe};
 use crate::visits::stripes::Stripes;
-use crate::visits::{
-    Agent, Batch, Distribution, Hint, Hit, Measure, Measured, NotedValue, Remark, Requests, Skip,
-};
+use crate::visits::{Batch, Distribution, Hint, Hit, Measure, NotedValue, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -183,157 +182,6 @@ impl Tally {
     #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.registry.find(name)
-    }
-
-    /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
-    /// [`fold`](Self::fold).
-    #[inline]
-    pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        match self.stripes.own() {
-            Some(stripe) => self.add_to(stripe, hits, at, agent),
-            None => self.add_first(hits, at, agent),
-        }
-    }
-
-    #[cold]
-    fn add_first(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        self.stripes.with(|stripe| self.add_to(stripe, hits, at, agent))
-    }
-
-    #[inline]
-    fn add_to(&self, stripe: &Stripe, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        if let Some(agent) = agent {
-            stripe.record_request(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
-        }
-        if !stripe.is_at(at) && !self.turn(stripe, at) {
-            return self.list(stripe, hits, at);
-        }
-        let mut is_full = false;
-        for hit in hits {
-            let number = self.number(hit.counter);
-            let weight = u64::from(hit.weight.get());
-            if number == OTHER
-                && let Some(full) =
-                    self.count_label(hit.counter.tally, hit.counter.number, weight, stripe.start())
-            {
-                is_full |= full;
-                continue;
-            }
-            stripe.add(number, weight);
-            if let Some(register) = hit.register
-                && self.recent.add(number, stripe.visitors_number(), register)
-            {
-                self.push(stripe, number, stripe.visitors_start(), register);
-            }
-        }
-        is_full
-    }
-
-    /// Turns a stripe to the buckets of an instant, if they are those of now: it is only worth it for hits that are not alone.
-    #[cold]
-    fn turn(&self, stripe: &Stripe, at: Timestamp) -> bool {
-        let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
-        let is_now = buckets.start == now.start;
-        if is_now {
-            stripe.turn(buckets);
-        }
-        is_now
-    }
-
-    /// Adds hits of any instant; returns whether it is time to [`fold`](Self::fold).
-    #[cold]
-    fn list(&self, stripe: &Stripe, hits: &[Hit], at: Timestamp) -> bool {
-        let Buckets { start, visitors, .. } = self.buckets(at);
-        let mut is_full = false;
-        for hit in hits {
-            let (number, weight) = (self.number(hit.counter), u64::from(hit.weight.get()));
-            let label = (number == OTHER)
-                .then(|| self.count_label(hit.counter.tally, hit.counter.number, weight, start));
-            if let Some(full) = label.flatten() {
-                is_full |= full;
-                continue;
-            }
-            is_full |= stripe.list(number, start, weight);
-            if let Some(register) = hit.register {
-                self.push(stripe, number, visitors, register);
-            }
-        }
-        is_full
-    }
-
-    /// Adds a visitor of a hit.
-    #[inline(never)]
-    fn push(&self, stripe: &Stripe, number: u32, bucket: Timestamp, register: Register) {
-        if !stripe.visitors.push(number, bucket, register) {
-            self.drain_into(&mut self.backlog(), stripe, Timestamp::now());
-            stripe.visitors.push(number, bucket, register);
-        } else if stripe.visitors.has_many() {
-            self.drain(stripe);
-        }
-    }
-
-    /// Takes the visitors of a stripe that has many, unless the backlog is in use: then there is still room for as many.
-    #[cold]
-    fn drain(&self, stripe: &Stripe) {
-        match self.backlog.try_lock() {
-            Ok(mut backlog) => self.drain_into(&mut backlog, stripe, Timestamp::now()),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Poisoned(_)) => unreachable!("nothing panics under this lock"),
-        }
-    }
-
-    fn drain_into(&self, backlog: &mut Backlog, stripe: &Stripe, now: Timestamp) {
-        let current = self.grid.visitors.base().bucket(now).start;
-        stripe.visitors.drain(|number, bucket, register| {
-            if backlog.open.raise(number, bucket, register, current) {
-                let waiting = backlog.waiting(number, &self.registry);
-                waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
-            }
-        });
-    }
-
-    /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
-    /// [`fold`](Self::fold), or `None` for any other counter.
-    // By numbers: a hit that something refers to would have to be in memory.
-    #[cold]
-    fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
-        let (label, noted) = self.labels.find(tally, number)?;
-        Some(label.count(noted, weight, start))
-    }
-
-    /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
-    pub(crate) fn add_measured(
-        &self,
-        hits: &[Hit],
-        at: Timestamp,
-        agent: Agent,
-        measured: Measured<'_>,
-    ) -> bool {
-        self.add(hits, at, Some(agent)) | self.measure(at, measured)
-    }
-
-    /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
-        let Some(set) = &self.grid.distributions else { return false };
-        let number = |hit: &Hit| self.number(hit.counter);
-        self.stripes.with(|stripe| {
-            let mut rest = stripe.rest();
-            let start = rest.measured_start(at, set);
-            for hits in hits.chunks(2) {
-                let counters = (number(&hits[0]), hits.get(1).map(number));
-                for bins in bins.chunks(2) {
-                    rest.bins.add(Together::new(counters, (bins[0], bins.get(1).copied())), start);
-                }
-            }
-            rest.bins.is_full()
-        })
-    }
-
-    fn buckets(&self, at: Timestamp) -> Buckets {
-        let of_visitors = self.grid.visitors.base();
-        let visitors = of_visitors.bucket(at).start;
-        let visitors_number = visitors.as_unix() / u64::from(of_visitors.as_seconds());
-        Buckets { at, start: self.grid.counts.base().bucket(at).start, visitors, visitors_number }
     }
 
     /// Returns a ticket for what was added to the counters of these hits before this call.
@@ -593,53 +441,6 @@ impl Tally {
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.backlog.lock().expect("nothing panics under this lock")
-    }
-}
-
-/// The side of the spool.
-#[cfg(feature = "spool")]
-impl Tally {
-    /// Keeps a journal from now on.
-    pub(crate) fn keep_journal(&self) {
-        let backlog = &mut *self.backlog();
-        backlog.spool = Some(SpoolAccount::default());
-        backlog.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
-    }
-
-    /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
-    pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
-        let backlog = &mut *self.backlog();
-        if of.is_none() {
-            self.fold_into(backlog, now);
-        }
-        let shards = self.shards.iter().zip(&mut backlog.waiting);
-        let shards = shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard));
-        let entry = |(shard, Waiting { pending, journal, .. }): (Shard, &mut Waiting)| {
-            journal.as_mut()?.entry(shard, pending)
-        };
-        shards.filter_map(entry).collect()
-    }
-
-    /// Notes that the file of the spool was removed.
-    pub(crate) fn lose_spool(&self) {
-        for Waiting { pending, journal, .. } in &mut self.backlog().waiting {
-            journal.iter_mut().for_each(|journal| journal.lose(pending.hits()));
-        }
-    }
-
-    /// Updates the account of the spool.
-    pub(crate) fn spool<T: Default>(&self, update: impl FnOnce(&mut SpoolAccount) -> T) -> T {
-        self.backlog().spool.as_mut().map(update).unwrap_or_default()
-    }
-
-    /// Notes hits of an ended process that are about to be sent.
-    pub(crate) fn recover(&self, batch: &Batch) {
-        self.backlog().delivery.recover(batch);
-    }
-
-    /// Notes hits of an ended process that no precision keeps any more.
-    pub(crate) fn recover_expired(&self, hits: u64) {
-        self.backlog().delivery.recover_expired(hits);
     }
 }
 

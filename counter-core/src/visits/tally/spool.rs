@@ -1,0 +1,52 @@
+//! What a spool asks of the tally.
+
+use super::{SpoolAccount, Tally, Waiting};
+use crate::Timestamp;
+use crate::shard::Shard;
+use crate::visits::Batch;
+use crate::visits::journal::{Entry, Journal};
+
+impl Tally {
+    /// Keeps a journal from now on.
+    pub(crate) fn keep_journal(&self) {
+        let backlog = &mut *self.backlog();
+        backlog.spool = Some(SpoolAccount::default());
+        backlog.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
+    }
+
+    /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
+    pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
+        let backlog = &mut *self.backlog();
+        if of.is_none() {
+            self.fold_into(backlog, now);
+        }
+        let shards = self.shards.iter().zip(&mut backlog.waiting);
+        let shards = shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard));
+        let entry = |(shard, Waiting { pending, journal, .. }): (Shard, &mut Waiting)| {
+            journal.as_mut()?.entry(shard, pending)
+        };
+        shards.filter_map(entry).collect()
+    }
+
+    /// Notes that the file of the spool was removed.
+    pub(crate) fn lose_spool(&self) {
+        for Waiting { pending, journal, .. } in &mut self.backlog().waiting {
+            journal.iter_mut().for_each(|journal| journal.lose(pending.hits()));
+        }
+    }
+
+    /// Updates the account of the spool.
+    pub(crate) fn spool<T: Default>(&self, update: impl FnOnce(&mut SpoolAccount) -> T) -> T {
+        self.backlog().spool.as_mut().map(update).unwrap_or_default()
+    }
+
+    /// Notes hits of an ended process that are about to be sent.
+    pub(crate) fn recover(&self, batch: &Batch) {
+        self.backlog().delivery.recover(batch);
+    }
+
+    /// Notes hits of an ended process that no precision keeps any more.
+    pub(crate) fn recover_expired(&self, hits: u64) {
+        self.backlog().delivery.recover_expired(hits);
+    }
+}
