@@ -113,19 +113,26 @@ pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Where it ends: the first row that is too much, or where that would be.
+/// Where it ends: the first row that is too much, for a server or for the machine, and where a server's end would be.
 fn knee(rows: &[Row], interval: Duration) -> String {
     let interval = interval.as_secs_f64() * 1e3;
-    let is_too_much = |row: &Row| row.busiest > FULL || row.waits[0] > interval;
-    let most = |row: &Row| f64::from(row.instances) * FULL / row.busiest;
+    let is_full = |row: &Row| row.busiest > FULL;
+    let is_too_much = |row: &Row| is_full(row) || row.waits[0] > interval;
     let well = rows.iter().take_while(|row| !is_too_much(row)).last();
     let reach = well.map_or_else(String::new, |row| {
-        format!("; {FULL:.0} % of a core would be {:.0}, by the row of {}", most(row), row.instances)
+        let most = f64::from(row.instances) * FULL / row.busiest;
+        format!(" By the row of {}, {FULL:.0} % of a core would be {most:.0} instances.", row.instances)
     });
-    match rows.iter().find(|row| is_too_much(row)) {
-        Some(row) => format!("The knee is before {} instances{reach}.", row.instances),
-        None => format!("No row is too much{reach}."),
-    }
+    let end = match rows.iter().find(|row| is_too_much(row)) {
+        None => "No row is too much.".to_owned(),
+        Some(row) if is_full(row) => format!("{} instances are too much for a core.", row.instances),
+        Some(row) => format!(
+            "With {} instances flushes take longer than their interval, although no server's core is full: the \
+             machine was, by {:.0} %.",
+            row.instances, row.machine
+        ),
+    };
+    end + &reach
 }
 
 /// Measures a fleet of so many instances.
