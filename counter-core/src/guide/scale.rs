@@ -71,10 +71,7 @@
 //!
 //! 1. **Operations of a server.** About 200,000 a second keep half a core busy: 22,000 active counters a second, over
 //!    all instances. Requests do not matter here; a hundred times as many cost nothing more.
-//! 2. **The flush interval** is the first thing to change where the finest precision is as wide:
-//!    [`Builder::flush_interval`](crate::Builder::flush_interval) of 10 s with precisions from 60 s on costs a tenth.
-//!    Buckets of a second are still written one by one, and only the wider ones are written less often: 10 seconds of a
-//!    counter are then 10 + 3 + 5 + 1 operations and not 90.
+//! 2. **The flush interval** is the first thing to change: see [below](#which-flush-interval).
 //! 3. **Fewer precisions**, or no buckets of 1 and 5 seconds: the cost falls in proportion.
 //! 4. **Shards.** A cluster divides the counters by name over 16 shards, so it serves as many times more as it has
 //!    masters, up to 16. [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) sets their number, which has to be chosen
@@ -86,5 +83,105 @@
 //! 6. **Connections**: one to each master, from each instance.
 //!
 //! In a process, threads have stripes of their own: a hit costs the same on one thread and on as many as there are cores.
-//! `tests/bench/run scale` measures both: hits by threads, and up to a thousand instances before a cluster of three
-//! masters.
+//! `tests/bench/run scale` measures hits by threads, up to a thousand instances before a cluster of three masters, and
+//! fleets of processes up to the number that is too much.
+//!
+//! # Which flush interval
+//!
+//! [`Builder::flush_interval`](crate::Builder::flush_interval) is 1 s by default. What is given up with a longer one is
+//! freshness, and more of what a killed process had in its memory; exactness is not:
+//!
+//! - Every hit still counts once, in the bucket of its own second. Seconds and minutes come to the store later, not coarser.
+//! - The [ledger](crate::Ledger) and [`Health::pending`](crate::Health::pending) tell at each moment what is not there yet.
+//! - Charts, alerts and other readers of the store see a hit up to an interval later, and then a whole interval at once.
+//! - A process that is killed loses up to an interval, or 100 ms with a `spool`. One that is shut down sends the rest.
+//! - A process takes 33 bytes more for each counter and second that wait: 1 MB for 1,000 counters and 30 s.
+//! - [`Health::stalled_for`](crate::Health::stalled_for) is told after five intervals.
+//!
+//! The buckets of a second are written one by one, while all others are written once for the whole interval. So a longer
+//! interval saves most where there are no seconds. Operations a second for 10,000 requests a second on a hundred routes and
+//! `hits`, by `tests/bench/run flush`, and how many the method of the book takes for each of them:
+//!
+//! | interval | the seven precisions | book's : these | five precisions, from 60 s on | book's : these |
+//! |---|---|---|---|---|
+//! | 1 s | 942 | 297 | 613 | 326 |
+//! | 5 s | 294 | 953 | 125 | 1,603 |
+//! | 10 s | 213 | 1,314 | 64 | 3,138 |
+//! | 30 s | 159 | 1,758 | 23 | 8,671 |
+//!
+//! - **One to ten instances**: the defaults.
+//! - **Up to a hundred**, or a store that others need as well: 10 s. It takes less than a thousandth of the book's operations
+//!   at 10,000 requests a second, and less than a quarter of those with 1 s.
+//! - **More**: 30 s, and no precision below a minute:
+//!
+//! ```
+//! use std::time::Duration;
+//! use counter_core::{Counters, MemoryStore, Precisions};
+//!
+//! let minutes = Precisions::default();
+//! let minutes = Precisions::new(minutes.iter().filter(|kept| kept.precision.as_seconds() >= 60))?;
+//! let counters = Counters::builder(MemoryStore::new())
+//!     .flush_interval(Duration::from_secs(30))
+//!     .precisions(minutes)
+//!     .build()?;
+//! assert_eq!(counters.stats().grid().counts.to_string(), "60, 300, 3600, 18000, 86400");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Stay well below the time for which the finest precision is kept, by default 120 s for seconds: a bucket that is older than
+//! that when it arrives is not written any more.
+//!
+//! # A thousand instances, and ten thousand
+//!
+//! 1,000 instances of 10,000 requests a second each, ten million together, on 1,000 routes, and then ten times as many
+//! instances. These are extrapolations, which nobody has measured. They assume that
+//!
+//! - each instance has hits on all of its 1,000 counters in every interval, which is the worst case: a counter that has no
+//!   hits in an instance costs nothing there;
+//! - no visitors are told apart: a counter with new visitors takes four operations more in a flush;
+//! - an operation takes 3.5 µs, as it did before a fleet of 16 processes on a machine that had other work as well, and half of
+//!   a master's core is kept free: that is 143,000 operations a second of each;
+//! - a counter takes as many operations a second as each of the 101 in the table above: 9.3, 2.1 and 1.6 with seven precisions,
+//!   and 0.63 and 0.23 with five;
+//! - names spread evenly over the masters, with about four [shards](crate::stores::RedisBuilder::shards) for each. Of 1,000 names
+//!   the fullest of 17 masters has about 1.3 times the mean, which the free half covers.
+//!
+//! | | operations a second | masters | of ten thousand instances | masters |
+//! |---|---|---|---|---|
+//! | seven precisions, every 1 s | 9,300,000 | 66 | 93,000,000 | 651, and 1,024 shards are too few for them |
+//! | seven precisions, every 10 s | 2,100,000 | 15 | 21,000,000 | 147 |
+//! | seven precisions, every 30 s | 1,600,000 | 12 | 16,000,000 | 112 |
+//! | five, from 60 s on, every 10 s | 630,000 | 5 | 6,300,000 | 45 |
+//! | five, from 60 s on, every 30 s | 230,000 | 2 | 2,300,000 | 17 |
+//!
+//! So the last row it is, with 16 shards for a thousand instances, and with 64 where they may become ten thousand. The rest is
+//! small. For ten thousand instances and 64 shards,
+//!
+//! - calls: 10,000 × 64 ÷ 30 s are 21,000 a second of about 20 µs, less than half a core of 17;
+//! - connections: 10,000 to each master, which is what `maxclients` allows by default, so it has to be raised;
+//! - fences: 10,000 × 64 × 150 bytes are 96 MB, over all masters, beside counters that take as much as those of one instance;
+//! - `hits`, which is one counter and so in one place: 10,000 × 0.23 operations a second, 1 % of a core.
+//!
+//! # The same from topics
+//!
+//! A consumer of Kafka (`counter-kafka`) folds what it reads of a partition before it writes, so the store pays for partitions
+//! and not for instances. `BENCHMARKS.md` has 1.04 µs of processor for a record of 60 bytes, brokers and consumer together (1.38
+//! with visitors), and 281,000 records a second from each of four partitions on two cores. This assumes
+//!
+//! - a record for each request, three replicas, and brokers that take as much as those in memory did: real ones write to disks
+//!   and to each other, so measure yours;
+//! - half of all cores free, and each partition as fast as those four;
+//! - all 1,000 counters in each partition, and a commit of each partition every second or every ten (`commit_interval` of the
+//!   builder), with as many operations as a flush of that interval takes.
+//!
+//! | | ten million records a second | a hundred million |
+//! |---|---|---|
+//! | MB a second into the brokers, with replicas | 600, 1,800 | 6,000, 18,000 |
+//! | partitions | 36 | 360 |
+//! | cores of brokers and consumers, with visitors | 21, 28 | 208, 276 |
+//! | operations of the store a second, every 1 s | 335,000: 3 masters | 3,350,000: 24 masters |
+//! | the same every 10 s | 76,000: 1 master | 756,000: 6 masters |
+//!
+//! Where all records have visitors, Redis took 1.07 µs for each: at ten million a second that is 11 cores, so 22 masters. A layer
+//! that counts in the process costs less than a topic: `tests/bench/run processor` measures it. Topics are for records that are
+//! in one anyway, and for counting them again.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +15,24 @@ use axum_otel_metrics::HttpMetricsLayerBuilder;
 use axum_prometheus::PrometheusMetricLayerBuilder;
 use axum_prometheus::metrics_exporter_prometheus::PrometheusHandle;
 use counter_core::visits::{Distribution, Measure};
-use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::{AccessCounterLayer, Delivery, Facet, Identity, Rule, Rules};
+use counter_core::window::{Window, WindowCounters};
+use counter_core::{Counters, MemoryStore, Secret, Timestamp};
+use counter_layer::{
+    AccessCounterLayer, Delivery, Facet, Identity, LimitKey, OnStoreError, Rule, Rules, WindowLimitLayer,
+};
 use opentelemetry_sdk::metrics::{ManualReader, SdkMeterProvider};
 use redis::aio::ConnectionManager;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tower::layer::util::Identity as Nothing;
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
 use tower_http::trace::TraceLayer;
 
 use crate::work::hundred_rules;
 
 /// The middlewares, the bare router first and then one that does nothing: what others are compared with.
-pub const KINDS: [&str; 13] = [
+pub const KINDS: [&str; 16] = [
     "bare router",
     IDENTITY,
     "this, nobody told apart",
@@ -40,6 +46,9 @@ pub const KINDS: [&str; 13] = [
     "axum-otel-metrics 0.14",
     "awaited Redis pipeline of 14 commands",
     MEASURED,
+    "this, a limit by address (in memory)",
+    "tower_governor 0.8, by address",
+    "tower_governor 0.8, by address, with headers",
 ];
 
 /// The layer with distributions.
@@ -62,29 +71,41 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     let mut counters = builder.build()?;
     let counting = AccessCounterLayer::new(counters.recorder());
     let timeout = Duration::from_secs(1);
-    let site = match KINDS.iter().position(|known| *known == kind).ok_or("no such kind")? {
-        0 => site,
-        1 => site.layer(Nothing::new()),
-        2 => site.layer(counting.identity(Identity::none())?),
-        3 => site.layer(counting),
-        4 => site.layer(counting.facets([Facet::Status, Facet::Method, Facet::Agent])),
-        5 => site.layer(counting.rules(one_rule())),
-        6 => site.layer(counting.rules(hundred_rules())),
-        7 => site.layer(counting.delivery(Delivery::BeforeResponse { timeout })),
-        8 => site.layer(TraceLayer::new_for_http()),
-        9 => site.layer(prometheus().0),
-        10 => {
+    // A limit that nobody reaches: a place is free again after a nanosecond.
+    let mut governor = GovernorConfigBuilder::default();
+    governor.per_nanosecond(1).burst_size(1_000_000_000);
+    let site = match kind {
+        "bare router" => site,
+        IDENTITY => site.layer(Nothing::new()),
+        "this, nobody told apart" => site.layer(counting.identity(Identity::none())?),
+        "this, as it is by default" => site.layer(counting),
+        "this, all facets" => site.layer(counting.facets([Facet::Status, Facet::Method, Facet::Agent])),
+        "this, 1 rule" => site.layer(counting.rules(one_rule())),
+        "this, 100 rules" => site.layer(counting.rules(hundred_rules())),
+        "this, before response (in memory)" => {
+            site.layer(counting.delivery(Delivery::BeforeResponse { timeout }))
+        }
+        MEASURED => site.layer(counting.distributions([Measure::Time, Measure::Status])),
+        "tower-http TraceLayer, no subscriber" => site.layer(TraceLayer::new_for_http()),
+        "axum-prometheus 0.10" => site.layer(prometheus().0),
+        "axum-otel-metrics 0.14" => {
             let provider = SdkMeterProvider::builder().with_reader(ManualReader::builder().build()).build();
             site.layer(HttpMetricsLayerBuilder::new().with_provider(provider).build())
         }
-        12 => {
-            let layer = AccessCounterLayer::new(counters.recorder());
-            site.layer(layer.distributions([Measure::Time, Measure::Status]))
-        }
-        _ => {
+        "awaited Redis pipeline of 14 commands" => {
             let redis = redis::Client::open(redis)?.get_connection_manager().await?;
             site.layer(from_fn_with_state(redis, await_redis))
         }
+        "this, a limit by address (in memory)" => site.layer(limit()?),
+        "tower_governor 0.8, by address" => {
+            let quota = governor.finish().ok_or("no such quota")?;
+            site.layer(GovernorLayer::new(quota))
+        }
+        "tower_governor 0.8, by address, with headers" => {
+            let quota = governor.use_headers().finish().ok_or("no such quota")?;
+            site.layer(GovernorLayer::new(quota))
+        }
+        _ => return Err(format!("no kind {kind:?}").into()),
     };
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
@@ -116,6 +137,15 @@ async fn await_redis(State(mut redis): State<ConnectionManager>, request: Reques
 fn one_rule() -> Rules {
     let rule = Rule::counter("articles").pattern("/articles/{id}");
     Rules::builder().rule(rule).build().expect("nothing competes with it")
+}
+
+/// A limit that nobody reaches, in a window that ends in 2065, so that the headers of all answers are equally long.
+fn limit() -> Result<WindowLimitLayer, Box<dyn Error>> {
+    let window = Window::new(NonZeroU32::new(3_000_000_000).ok_or("not 0")?);
+    let counters = WindowCounters::new(MemoryStore::new(), window);
+    let address = Identity::peer().without_user_agent();
+    let key = LimitKey::identity(address, Secret::of_this_process())?;
+    Ok(WindowLimitLayer::new(counters, u32::MAX, key, OnStoreError::Allow))
 }
 
 fn prometheus() -> (axum_prometheus::PrometheusMetricLayer<'static>, PrometheusHandle) {

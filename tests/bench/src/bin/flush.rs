@@ -23,11 +23,15 @@ use tests::RedisServer;
 const BEFORE: u64 = 5;
 const MEASURED: u64 = 55;
 
-/// The commands that the book sends for a hit: HINCRBY and ZADD for each precision.
-const BOOK: f64 = 14.0;
+/// The commands that the book sends for a hit and a precision: HINCRBY and ZADD.
+const BOOK: f64 = 2.0;
 
 /// The load of which the operations are told: hits a second, on a hundred routes and `hits`.
 const REQUESTS: u32 = 10_000;
+
+/// Seconds between two flushes of that load, and those that it lasts.
+const INTERVALS: [u64; 4] = [1, 5, 10, 30];
+const SECONDS: u64 = 120;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -59,18 +63,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         ],
         &rows,
     );
-    let rows = [1000, REQUESTS].map(|requests| runtime.block_on(operations(requests)));
-    println!("A second of requests, each a hit on `hits` and on one of a hundred routes:\n");
+    let default = Precisions::default();
+    let minutes = Precisions::new(default.iter().filter(|kept| kept.precision.as_seconds() >= 60))?;
+    let mut rows = vec![runtime.block_on(operations(1000, 1, &default))?];
+    for precisions in [&default, &minutes] {
+        for interval in INTERVALS {
+            rows.push(runtime.block_on(operations(REQUESTS, interval, precisions))?);
+        }
+    }
+    println!("\nA second of requests, each a hit on `hits` and on one of a hundred routes:\n");
     table::print(
         &[
+            "precisions",
             "requests",
+            "s between flushes",
             "script calls",
             "operations inside",
             "the book's commands",
             "calls : book's",
             "operations : book's",
+            "ms of the server's core",
         ],
-        &rows.into_iter().collect::<Result<Vec<_>, _>>()?,
+        &rows,
     );
     Ok(())
 }
@@ -152,39 +166,52 @@ async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result
     Ok(work.processor.as_secs_f64() * 1e6 / work.operations() as f64)
 }
 
-/// A minute of so many requests a second.
-async fn operations(requests: u32) -> Result<Vec<String>, Box<dyn Error>> {
+/// Minutes of so many requests a second, and a flush every so many seconds.
+async fn operations(
+    requests: u32,
+    interval: u64,
+    precisions: &Precisions,
+) -> Result<Vec<String>, Box<dyn Error>> {
     let server = RedisServer::start();
-    let mut site = counters(&server).await?;
+    let store = RedisStore::connect(&server.url(), Namespace::default()).await?;
+    let mut site = Counters::builder(store).precisions(precisions.clone()).build()?;
     let recorder = site.recorder();
     let hits = recorder.counter("hits");
-    let (start, seconds, mut names) = (Timestamp::now(), 60, past::names(100));
+    let (start, mut names) = (Timestamp::now(), past::names(100));
     let routes: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     names.push("hits".to_owned());
     past::write(&server, "access:", &names, &past::every_precision(), 120, start);
     let before = Figures::of(&server);
-    for second in 0..seconds {
+    for second in 0..SECONDS {
         let at = start.plus(second);
         for (n, route) in (0..requests).zip(routes.iter().cycle()) {
-            // The second half belongs to the next second.
-            let at = if n < requests / 2 { at } else { at.plus(1) };
             recorder.record_at(hits, None, at, NonZeroU32::MIN);
             recorder.record_at(*route, None, at, NonZeroU32::MIN);
+            // A flush is in the midst of a second.
+            if n == requests / 2 && (second + 1) % interval == 0 {
+                site.flush().await?;
+            }
         }
-        site.flush().await?;
     }
+    // What comes behind the last one is no part of it.
     let work = Figures::of(&server).since(&before);
-    let calls = work.calls("evalsha").count as f64 / seconds as f64;
-    let operations = work.operations() as f64 / seconds as f64;
-    let book = BOOK * 2.0 * f64::from(requests);
+    site.flush().await?;
+    let calls = work.calls("evalsha").count as f64 / SECONDS as f64;
+    let operations = work.operations() as f64 / SECONDS as f64;
+    let kept = precisions.iter().count();
+    let book = BOOK * kept as f64 * 2.0 * f64::from(requests);
     let part = |of: f64| format!("1 : {:.0}", book / of);
+    let finest = precisions.iter().next().map_or(0, |kept| kept.precision.as_seconds());
     Ok(vec![
+        format!("{kept}, from {finest} s on"),
         requests.to_string(),
+        interval.to_string(),
         format!("{calls:.1}"),
         format!("{operations:.0}"),
         format!("{book:.0}"),
         part(calls),
         part(operations),
+        format!("{:.2}", work.processor.as_secs_f64() * 1e3 / SECONDS as f64),
     ])
 }
 

@@ -1,7 +1,11 @@
 //! What a hit costs while threads become more, and an instance while instances do.
 //!
-//! The instances are recorders with a flusher each, as in a process of their own, and flush into a cluster
-//! of three masters. What they share are connections, 25 of them one set.
+//! `threads` are those that record. `instances` are recorders with a flusher each, up to a thousand of them in this
+//! process, before a cluster of three masters; what they share are connections, 25 of them one set. `fleet COUNTERS
+//! SECONDS` has a process for each instance, and looks for the number that is too much. Without arguments it is all
+//! three.
+
+mod fleet;
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -12,6 +16,7 @@ use bench::{past, processor, table};
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
+use fleet::Load;
 use tests::RedisCluster;
 
 /// Hits of a thread.
@@ -24,8 +29,20 @@ const GROUP: usize = 25;
 const SECONDS: u64 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    threads()?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(instances())
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] => {
+            threads()?;
+            runtime.block_on(instances())?;
+            fleet::print(Load::of(&[])?)
+        }
+        ["threads"] => threads(),
+        ["instances"] => runtime.block_on(instances()),
+        ["fleet", load @ ..] => fleet::print(Load::of(load)?),
+        ["instance", one @ ..] => runtime.block_on(fleet::instance(one)),
+        _ => Err("usage: scale [threads | instances | fleet [COUNTERS [SECONDS BETWEEN FLUSHES]]]".into()),
+    }
 }
 
 fn threads() -> Result<(), Box<dyn Error>> {
@@ -109,7 +126,7 @@ async fn instances() -> Result<(), Box<dyn Error>> {
         ]);
     }
     println!(
-        "A second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:\n"
+        "\nA second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:\n"
     );
     table::print(
         &[
@@ -135,16 +152,6 @@ async fn second(all: &mut [Counters], at: Timestamp) -> Result<(), Box<dyn Error
             recorder.record_at(recorder.counter(&name), None, at, NonZeroU32::MIN);
         }
     }
-    futures_util::future::try_join_all(all.iter_mut().map(flush)).await?;
+    futures_util::future::try_join_all(all.iter_mut().map(fleet::flush)).await?;
     Ok(())
-}
-
-/// Again when a call took more than its five seconds, as a machine that is busy otherwise may have it.
-async fn flush(one: &mut Counters) -> Result<(), counter_core::Error> {
-    for _ in 0..5 {
-        if one.flush().await.is_ok() {
-            return Ok(());
-        }
-    }
-    one.flush().await
 }

@@ -1,0 +1,251 @@
+//! The processor time of a whole process that counts: of the threads that record, and of what folds and flushes.
+//!
+//! Each row is a process of its own, which first has a hundred visits of every counter, so that its tables and registers
+//! are there, and then requests at a steady rate: each is a hit on `hits` and one on a route, of a visitor whose hash is
+//! made for it, through [`Recorder::request`] as by the layer. What else a layer does for a request is in the guard. The
+//! same process without the recording is subtracted.
+
+use std::error::Error;
+use std::fs;
+use std::hint::black_box;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bench::{past, processor, table};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counter, Counters, MemoryStore, Recorder, RedisStore};
+use tests::RedisServer;
+
+/// Requests a second.
+const RATES: [u64; 2] = [10_000, 100_000];
+
+/// Counters beside `hits`, and different visitors of the site.
+const SITES: [(usize, u64); 4] = [(100, 100), (100, 100_000), (10_000, 100), (10_000, 100_000)];
+
+/// Threads that record.
+const THREADS: u64 = 2;
+
+/// Visits of each counter before the rate begins.
+const BEFORE: u64 = 100;
+
+/// The pause of a thread between two bursts: short, and still so long that waking up does not cost more than counting.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The time before what is measured, and that of it.
+const WARM: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(8);
+
+/// What a process is told to do, and says of it.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    requests: u64,
+    counters: usize,
+    visitors: u64,
+    /// Otherwise it does everything else.
+    records: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// Milliseconds of processor in a second.
+    processor: f64,
+    /// Megabytes that the process has more: with the names of the counters, with their visits, and at the end.
+    grown: [f64; 3],
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] => {
+            let paces = paces()?;
+            print("the memory store", paces)?;
+            println!();
+            print("Redis", paces)
+        }
+        ["memory"] => print("the memory store", paces()?),
+        ["redis"] => print("Redis", paces()?),
+        ["process", url, requests, counters, visitors, records] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let load = Load {
+                requests: requests.parse()?,
+                counters: counters.parse()?,
+                visitors: visitors.parse()?,
+                records: records.parse()?,
+            };
+            let told = runtime.block_on(process(url, load))?;
+            let [names, visits, end] = told.grown;
+            println!("{} {names} {visits} {end}", told.processor);
+            Ok(())
+        }
+        _ => Err("usage: processor [memory | redis]".into()),
+    }
+}
+
+/// What a process takes that does everything else, for each rate: the least of three.
+fn paces() -> Result<[f64; 2], Box<dyn Error>> {
+    let (counters, visitors) = SITES[0];
+    let mut paces = [f64::INFINITY; 2];
+    for _ in 0..3 {
+        for (pace, requests) in paces.iter_mut().zip(RATES) {
+            let told = ask("memory", Load { requests, counters, visitors, records: false })?;
+            *pace = pace.min(told.processor);
+        }
+    }
+    Ok(paces)
+}
+
+/// Prints a table of one kind of store.
+fn print(store: &str, paces: [f64; 2]) -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for (requests, pace) in RATES.into_iter().zip(paces) {
+        for (counters, visitors) in SITES {
+            let server = (store == "Redis").then(RedisServer::start);
+            let url = server.as_ref().map_or_else(|| "memory".to_owned(), RedisServer::url);
+            let told = ask(&url, Load { requests, counters, visitors, records: true })?;
+            let own = told.processor - pace;
+            let mut row = vec![
+                requests.to_string(),
+                counters.to_string(),
+                visitors.to_string(),
+                format!("{own:.1}"),
+                format!("{:.2}", own / 10.0),
+                format!("{:.0}", own * 1e6 / requests as f64),
+                format!("{pace:.1}"),
+            ];
+            row.extend(told.grown.map(|grown| format!("{grown:.1}")));
+            rows.push(row);
+        }
+    }
+    println!(
+        "A process with requests on `hits` and a route, into {store}: {THREADS} threads, {} s each, and {BEFORE} \
+         visits of every counter before:\n",
+        MEASURED.as_secs()
+    );
+    let head = [
+        "requests a second",
+        "counters",
+        "visitors",
+        "ms of processor a second",
+        "% of a core",
+        "ns a request",
+        "subtracted, ms a second",
+        "MB more with the names",
+        "with the visits",
+        "at the end",
+    ];
+    table::print(&head, &rows);
+    Ok(())
+}
+
+/// Has a process do that.
+fn ask(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
+    let Load { requests, counters, visitors, records } = load;
+    let output = Command::new(std::env::current_exe()?)
+        .args(["process", url, &requests.to_string(), &counters.to_string()])
+        .args([visitors.to_string(), records.to_string()])
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    let words: Result<Vec<f64>, _> =
+        String::from_utf8(output.stdout)?.split_whitespace().map(str::parse).collect();
+    match &*words? {
+        [processor, names, visits, end] => Ok(Told { processor: *processor, grown: [*names, *visits, *end] }),
+        _ => Err(format!("the process: {}", output.status).into()),
+    }
+}
+
+/// The process itself.
+async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
+    let mut site = match url {
+        "memory" => Counters::builder(MemoryStore::new()),
+        url => Counters::builder(RedisStore::connect(url, Namespace::default()).await?),
+    }
+    .max_counters(load.counters + 1)
+    .build()?;
+    site.flush().await?;
+    let resident = resident();
+    let (recorder, stats) = (site.recorder(), site.stats());
+    let hits = recorder.counter("hits");
+    let routes: Vec<_> = past::names(load.counters).iter().map(|name| recorder.counter(name)).collect();
+    let visits = Visits { recorder, hits, routes, key: VisitorKey::new([7; 16]), load };
+    let named = self::resident() - resident;
+    visits.make(0, BEFORE * load.counters as u64);
+    site.flush().await?;
+    let visited = self::resident() - resident;
+
+    let upkeep = site.spawn();
+    let began = Instant::now();
+    let recording: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let visits = visits.clone();
+            thread::spawn(move || visits.pace(thread, began))
+        })
+        .collect();
+    tokio::time::sleep(WARM).await;
+    let (from, time) = (Instant::now(), processor::time());
+    tokio::time::sleep(MEASURED).await;
+    let processor = (processor::time() - time).as_secs_f64() * 1e3 / from.elapsed().as_secs_f64();
+    let grown = self::resident() - resident;
+    // The runtime must not wait for the last burst of the threads.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for thread in recording {
+        thread.join().map_err(|_| "a thread panicked")?;
+    }
+    upkeep.stop().await?;
+    let of = stats.ledger().hits;
+    assert_eq!(of.applied, of.recorded, "every hit has arrived");
+    Ok(Told { processor, grown: [named, visited, grown] })
+}
+
+/// Megabytes of this process that are in memory.
+fn resident() -> f64 {
+    let told = fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.expect("a process has a size") * 1024.0 / 1e6
+}
+
+/// Those who come to the site.
+#[derive(Clone, Debug)]
+struct Visits {
+    recorder: Recorder,
+    hits: Counter,
+    routes: Vec<Counter>,
+    key: VisitorKey,
+    load: Load,
+}
+
+impl Visits {
+    /// So many requests at once, from a number on.
+    fn make(&self, from: u64, count: u64) {
+        for n in from..from + count {
+            let route = self.routes[usize::try_from(n).expect("64 bits") % self.routes.len()];
+            // Every route has every visitor after a while: one that follows from the route would not do.
+            let visitor = (n / self.routes.len() as u64 + n * 7919) % self.load.visitors;
+            let visitor = self.key.visitor(&[&visitor.to_le_bytes()]);
+            if self.load.records {
+                let hits = [self.hits, route].map(|counter| counter.hit().visitor(visitor));
+                self.recorder.request(&hits, Agent::Human);
+            } else {
+                black_box((route, visitor));
+            }
+        }
+    }
+
+    /// This thread's share of the requests, by the clock.
+    fn pace(&self, thread: u64, began: Instant) {
+        let mut made = 0;
+        loop {
+            let passed = began.elapsed();
+            if passed >= WARM + MEASURED {
+                break;
+            }
+            let due = (passed.as_secs_f64() * self.load.requests as f64 / THREADS as f64) as u64;
+            self.make(thread * u64::from(u32::MAX) + made, due - made);
+            made = due;
+            thread::sleep(TICK);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Instances as a fleet has them: each a process with a recorder, a flusher and connections of its own.
+//!
+//! Processes, since threads would share the allocator, the caches and the runtime that an instance has to itself, and
+//! since the kernel tells the processor time of each. All have the same counters, as the instances of one service do,
+//! and their flushes are spread over the interval.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bench::server::Figures;
+use bench::{past, processor, table};
+use counter_core::stores::{Namespace, Shards};
+use counter_core::{Counters, RedisStore, Timestamp};
+use tests::{RedisCluster, RedisServer};
+use tokio::time::{sleep, sleep_until};
+
+const INSTANCES: [u32; 4] = [1, 4, 16, 64];
+
+/// The pause between two hits of a counter: each has ten in a second.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The least time that a row is measured.
+const MEASURED: Duration = Duration::from_secs(10);
+
+/// What a server's core may be busy with before it counts as full, in hundredths.
+const FULL: f64 = 80.0;
+
+/// Attempts of a flush before an instance gives up: each is five seconds at most.
+const ATTEMPTS: u32 = 12;
+
+/// What each instance does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    counters: usize,
+    interval: Duration,
+}
+
+impl Load {
+    /// That of two arguments: counters, and seconds between two flushes.
+    pub(crate) fn of(arguments: &[&str]) -> Result<Self, Box<dyn Error>> {
+        let counters = arguments.first().map_or(Ok(1000), |word| word.parse())?;
+        let seconds = arguments.get(1).map_or(Ok(1), |word| word.parse())?;
+        if !(1..=2000).contains(&counters) || !(1..=30).contains(&seconds) {
+            return Err("1 to 2,000 counters, and 1 to 30 seconds".into());
+        }
+        Ok(Self { counters, interval: Duration::from_secs(seconds) })
+    }
+
+    fn measured(self) -> Duration {
+        MEASURED.max(2 * self.interval)
+    }
+}
+
+/// The servers that a fleet writes to.
+#[derive(Debug)]
+enum Servers {
+    One(RedisServer),
+    Cluster(RedisCluster),
+}
+
+/// What a fleet of one size took.
+#[derive(Debug)]
+struct Row {
+    instances: u32,
+    /// A second, in all servers together.
+    operations: f64,
+    calls: f64,
+    /// Milliseconds of their cores in a second.
+    server: f64,
+    /// Of the busiest server's core, in hundredths.
+    busiest: f64,
+    /// Milliseconds of an instance's processor in a second.
+    instance: f64,
+    /// Until acknowledged, in milliseconds: the median, and the most.
+    waits: [f64; 2],
+    /// Of all cores of the machine, in hundredths: whatever ran on it.
+    machine: f64,
+}
+
+/// Measures both kinds of servers, and prints a table of each.
+pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
+    let Load { counters, interval } = load;
+    for (name, cluster) in [("one Redis", false), ("a cluster of three masters", true)] {
+        let mut rows = Vec::new();
+        for instances in INSTANCES {
+            rows.push(row(&Servers::start(cluster), instances, load)?);
+        }
+        println!(
+            "\nProcesses with ten hits a second on each of {counters} counters, which they have in common, and a \
+             flush every {} s into {name}:\n",
+            interval.as_secs()
+        );
+        table::print(
+            &[
+                "instances",
+                "calls a second",
+                "operations a second",
+                "ms of the servers' cores a second",
+                "% of the busiest one's core",
+                "µs an operation",
+                "ms of an instance's processor a second",
+                "until acknowledged, ms: median",
+                "longest",
+                "% of the machine",
+            ],
+            &rows.iter().map(Row::words).collect::<Vec<_>>(),
+        );
+        println!("\n{}", knee(&rows, interval));
+    }
+    Ok(())
+}
+
+/// Where it ends: the first row that is too much, for a server or for the machine, and where a server's end would be.
+fn knee(rows: &[Row], interval: Duration) -> String {
+    let interval = interval.as_secs_f64() * 1e3;
+    let is_full = |row: &Row| row.busiest > FULL;
+    let is_too_much = |row: &Row| is_full(row) || row.waits[0] > interval;
+    let well = rows.iter().take_while(|row| !is_too_much(row)).last();
+    let reach = well.map_or_else(String::new, |row| {
+        let most = f64::from(row.instances) * FULL / row.busiest;
+        format!(" By the row of {}, {FULL:.0} % of a core would be {most:.0} instances.", row.instances)
+    });
+    let end = match rows.iter().find(|row| is_too_much(row)) {
+        None => "No row is too much.".to_owned(),
+        Some(row) if is_full(row) => format!("{} instances are too much for a core.", row.instances),
+        Some(row) => format!(
+            "With {} instances flushes take longer than their interval, although no server's core is full: the \
+             machine was, by {:.0} %.",
+            row.instances, row.machine
+        ),
+    };
+    end + &reach
+}
+
+/// Measures a fleet of so many instances.
+fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Error>> {
+    let names = past::names(load.counters);
+    servers.write_past(&names);
+    let before = servers.total();
+    let mut fleet = Vec::new();
+    for number in 0..instances {
+        fleet.push(Instance::start(&servers.url(), number, instances, load)?);
+    }
+    for instance in &mut fleet {
+        instance.hear()?;
+    }
+    for instance in &mut fleet {
+        instance.begin()?;
+    }
+    std::thread::sleep(load.interval);
+    let (figures, machine, began) = (servers.figures(), machine(), Instant::now());
+    std::thread::sleep(load.measured());
+    let work: Vec<_> =
+        servers.figures().into_iter().zip(&figures).map(|(now, before)| now.since(before)).collect();
+    let (took, machine) = (began.elapsed().as_secs_f64(), [self::machine(), machine]);
+    let (mut recorded, mut processor, mut waits) = (0, 0.0, Vec::new());
+    for instance in &mut fleet {
+        let told = instance.hear()?;
+        let mut told = told.split(' ');
+        recorded += told.next().ok_or("no hits")?.parse::<u64>()?;
+        processor += told.next().ok_or("no time")?.parse::<f64>()?;
+        for wait in told {
+            waits.push(wait.parse::<f64>()?);
+        }
+    }
+    assert_eq!(servers.total() - before, recorded, "every hit is there once");
+    let sum = |of: fn(&Figures) -> f64| work.iter().map(of).sum::<f64>() / took;
+    let seconds = |work: &Figures| work.processor.as_secs_f64();
+    Ok(Row {
+        instances,
+        operations: sum(|work| work.operations() as f64),
+        calls: sum(|work| work.calls("evalsha").count as f64),
+        server: sum(seconds) * 1e3,
+        busiest: work.iter().map(seconds).fold(0.0, f64::max) / took * 100.0,
+        instance: processor / f64::from(instances),
+        waits: [0.5, 1.0].map(|part| table::quantile(&mut waits, part)),
+        machine: (machine[0].0 - machine[1].0) / (machine[0].1 - machine[1].1) * 100.0,
+    })
+}
+
+/// The ticks of all cores of the machine since its start: busy, and all.
+fn machine() -> (f64, f64) {
+    let told = fs::read_to_string("/proc/stat").expect("Linux");
+    let first = told.lines().next().expect("a line of all cores");
+    // User, nice, system, idle, waiting for disks, interrupts of two kinds, and what other machines took.
+    let ticks: Vec<f64> =
+        first.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
+    let all: f64 = ticks.iter().sum();
+    (all - ticks[3] - ticks[4], all)
+}
+
+impl Servers {
+    fn start(cluster: bool) -> Self {
+        match cluster {
+            // A master that gets no processor for a second is not dead: by default it is after 15.
+            true => Self::Cluster(RedisCluster::start_with(&[
+                "--appendonly",
+                "no",
+                "--cluster-node-timeout",
+                "15000",
+            ])),
+            false => Self::One(RedisServer::start()),
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    fn figures(&self) -> Vec<Figures> {
+        match self {
+            Self::One(server) => vec![Figures::of(server)],
+            Self::Cluster(cluster) => cluster.nodes().iter().map(Figures::of).collect(),
+        }
+    }
+
+    /// The prefix of the keys of each shard, where they are, and how the shards are told.
+    fn shards(&self) -> (Shards, Vec<(String, &RedisServer)>) {
+        match self {
+            Self::One(server) => (Shards::ONE, vec![("access:".to_owned(), server)]),
+            Self::Cluster(cluster) => {
+                let shards = Shards::try_from(16).expect("the number of a cluster");
+                let place = |n| {
+                    let prefix = format!("{{access:{n}}}");
+                    let server = cluster.node(cluster.owner_of(&prefix));
+                    (prefix, server)
+                };
+                (shards, (0..shards.count()).map(place).collect())
+            }
+        }
+    }
+
+    /// Writes what long use leaves of these counters.
+    fn write_past(&self, names: &[String]) {
+        let (shards, places) = self.shards();
+        for (shard, (prefix, server)) in shards.iter().zip(places) {
+            let own: Vec<_> = names.iter().filter(|name| shards.of(name) == shard).cloned().collect();
+            past::write(server, &prefix, &own, &past::every_precision(), 120, Timestamp::now());
+        }
+    }
+
+    /// What all counters ever counted.
+    fn total(&self) -> u64 {
+        let hits = |(prefix, server): (String, &RedisServer)| {
+            let told = server.strings(&["HGETALL", &format!("{prefix}total")]);
+            // The field without a name is a mark and no counter.
+            let counts = told.chunks_exact(2).filter(|pair| !pair[0].is_empty());
+            counts.map(|pair| pair[1].parse::<u64>().expect("a count")).sum::<u64>()
+        };
+        self.shards().1.into_iter().map(hits).sum()
+    }
+}
+
+impl Row {
+    fn words(&self) -> Vec<String> {
+        vec![
+            self.instances.to_string(),
+            format!("{:.0}", self.calls),
+            format!("{:.0}", self.operations),
+            format!("{:.0}", self.server),
+            format!("{:.0}", self.busiest),
+            format!("{:.2}", self.server * 1e3 / self.operations),
+            format!("{:.2}", self.instance),
+            format!("{:.1}", self.waits[0]),
+            format!("{:.1}", self.waits[1]),
+            format!("{:.0}", self.machine),
+        ]
+    }
+}
+
+/// A process of the fleet, which ends with its owner.
+#[derive(Debug)]
+struct Instance {
+    process: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Instance {
+    fn start(url: &str, number: u32, of: u32, load: Load) -> Result<Self, Box<dyn Error>> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["instance", url, &number.to_string(), &of.to_string()])
+            .args([load.counters.to_string(), load.interval.as_secs().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let says = BufReader::new(process.stdout.take().ok_or("no output")?);
+        Ok(Self { process, says })
+    }
+
+    /// What it says next.
+    fn hear(&mut self) -> Result<String, Box<dyn Error>> {
+        let mut line = String::new();
+        match self.says.read_line(&mut line)? {
+            0 => Err("an instance has ended".into()),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    fn begin(&mut self) -> std::io::Result<()> {
+        self.process.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"begin\n"))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// One of them: says when it is ready, waits for a line, works for the time of a row, and says its hits, its
+/// milliseconds of processor a second, and how long each of its flushes took.
+pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
+    let [url, number, of, load @ ..] = arguments else {
+        return Err("instance URL NUMBER OF COUNTERS SECONDS".into());
+    };
+    let (number, of, load): (u32, u32, Load) = (number.parse()?, of.parse()?, Load::of(load)?);
+    let store = RedisStore::connect(url, Namespace::default()).await?;
+    let mut site =
+        Counters::builder(store).flush_interval(load.interval).max_counters(load.counters + 1).build()?;
+    let recorder = site.recorder();
+    let counters: Vec<_> = past::names(load.counters).iter().map(|name| recorder.counter(name)).collect();
+    let record = || {
+        for counter in &counters {
+            recorder.record(*counter, None);
+        }
+    };
+    // What only the first flush does.
+    record();
+    flush(&mut site).await?;
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+
+    let begins = tokio::time::Instant::now() + load.interval;
+    let ends = begins + load.measured();
+    let recording = async {
+        let mut ticks = tokio::time::interval(TICK);
+        while ticks.tick().await < ends {
+            record();
+        }
+    };
+    let mut waits = String::new();
+    let flushing = async {
+        sleep(load.interval * number / of).await;
+        loop {
+            let began = tokio::time::Instant::now();
+            if began >= ends {
+                break Ok::<(), counter_core::Error>(());
+            }
+            flush(&mut site).await?;
+            if began >= begins {
+                waits += &format!(" {:.3}", began.elapsed().as_secs_f64() * 1e3);
+            }
+            sleep_until(began + load.interval).await;
+        }
+    };
+    let watching = async {
+        sleep_until(begins).await;
+        let (began, time) = (Instant::now(), processor::time());
+        sleep_until(ends).await;
+        (processor::time() - time).as_secs_f64() * 1e3 / began.elapsed().as_secs_f64()
+    };
+    let ((), flushed, processor) = tokio::join!(recording, flushing, watching);
+    flushed?;
+    flush(&mut site).await?;
+    let hits = site.stats().ledger().hits;
+    assert_eq!(hits.applied, hits.recorded, "every hit has arrived");
+    println!("{} {processor:.3}{waits}", hits.recorded);
+    Ok(())
+}
+
+/// Again when a call took more than its five seconds, as a server that has too much to do may have it.
+pub(crate) async fn flush(site: &mut Counters) -> Result<(), counter_core::Error> {
+    for _ in 1..ATTEMPTS {
+        if site.flush().await.is_ok() {
+            return Ok(());
+        }
+        sleep(TICK).await;
+    }
+    site.flush().await
+}
