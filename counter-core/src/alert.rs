@@ -54,10 +54,13 @@ mod report;
 mod html;
 mod message;
 mod shared;
-mod judge;
+mod due;
+mod needed;
 mod expectation;
+mod judge;
 mod delivery;
 mod alerts;
+mod settings;
 mod watch;
 mod builder;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::condition::Condition;
-use super::expectation::Expectations;
 use super::rule::{AlertRule, RULES, RuleError};
 use super::schedule::ReportSchedule;
+use super::settings::Settings;
 use super::watch::Watch;
 use super::{Deliver, DeliveryError, Message};
 use crate::Timestamp;
@@ -18,13 +18,7 @@ use crate::visits::Stats;
 /// The settings of a [`Watch`].
 #[must_use = "call `build`"]
 pub struct WatchBuilder {
-    stats: Stats,
-    store: Arc<dyn DocumentStore>,
-    rules: Vec<AlertRule>,
-    reports: Vec<ReportSchedule>,
-    deliver: Arc<dyn Deliver>,
-    interval: Duration,
-    holidays: Vec<Range<Timestamp>>,
+    settings: Settings,
 }
 
 impl Watch {
@@ -40,7 +34,7 @@ impl WatchBuilder {
             tell(|| tracing::warn!(id = message.id(), "{}", message.title()));
             std::future::ready(Ok::<_, DeliveryError>(()))
         };
-        Self {
+        let settings = Settings {
             stats,
             store: Arc::new(store),
             rules: Vec::new(),
@@ -48,43 +42,44 @@ impl WatchBuilder {
             deliver: Arc::new(deliver),
             interval: Duration::from_secs(10),
             holidays: Vec::new(),
-        }
+        };
+        Self { settings }
     }
 
     /// Adds a rule.
     pub fn rule(mut self, rule: AlertRule) -> Self {
-        self.rules.push(rule);
+        self.settings.rules.push(rule);
         self
     }
 
     /// Adds rules.
     pub fn rules(mut self, rules: impl IntoIterator<Item = AlertRule>) -> Self {
-        self.rules.extend(rules);
+        self.settings.rules.extend(rules);
         self
     }
 
     /// Adds reports.
     pub fn report(mut self, schedule: ReportSchedule) -> Self {
-        self.reports.push(schedule);
+        self.settings.reports.push(schedule);
         self
     }
 
     /// Delivers messages in this way. Default: into the log, as warnings.
     pub fn deliver(mut self, deliver: impl Deliver) -> Self {
-        self.deliver = Arc::new(deliver);
+        self.settings.deliver = Arc::new(deliver);
         self
     }
 
     /// Leaves out these times where a bucket is compared with what is expected: they neither train the model, nor are
     /// judged by it. Rules with a bound of their own are looked at all the same. Default: none.
     pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
-        self.holidays.extend(holidays);
+        self.settings.holidays.extend(holidays);
         self
     }
 
     /// Makes a pass so often, at least once a second. Default: 10 s.
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_secs(1));
+        self.settings.interval = interval.max(Duration::from_secs(1));
         self
     }
 
@@ -93,7 +88,8 @@ impl WatchBuilder {
     /// # Errors
     /// Fails when a rule cannot be watched: see [`RuleError`].
     pub fn build(self) -> Result<Watch, RuleError> {
-        let Self { stats, store, mut rules, reports, deliver, interval, holidays } = self;
+        let Self { mut settings } = self;
+        let Settings { stats, rules, reports, .. } = &mut settings;
         if rules.len() > RULES {
             return Err(RuleError::TooMany);
         }
@@ -105,7 +101,7 @@ impl WatchBuilder {
             }
         }
         drop(names);
-        for rule in &mut rules {
+        for rule in rules {
             rule.check()?;
             let kept = match &rule.condition {
                 Condition::Local(_) => continue,
@@ -120,13 +116,12 @@ impl WatchBuilder {
                 precision.ok_or_else(|| RuleError::Precision(rule.name.clone(), rule.precision))?;
         }
         reports.iter().try_for_each(|schedule| schedule.check(grid))?;
-        let expectations = Expectations::new(holidays);
-        Ok(Watch::new(stats, store, rules, reports, deliver, interval, expectations))
+        Ok(Watch::new(settings))
     }
 }
 
 impl fmt::Debug for WatchBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchBuilder").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("WatchBuilder").field("rules", &self.settings.rules).finish_non_exhaustive()
     }
 }

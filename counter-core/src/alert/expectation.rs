@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::condition::Condition;
+use super::due::Due;
 use super::expected::Side;
-use super::judge::Due;
+use super::needed::Needed;
 use super::rule::AlertRule;
 use super::verdict::Verdict;
 use crate::forecast::{Detector, Judgement};
@@ -32,14 +33,13 @@ struct Watched {
     detector: Detector,
     /// The end of the last bucket that was read.
     read: Timestamp,
+    /// The buckets that are to be judged, when they are read.
+    due: Range<Timestamp>,
     /// Set until it has had a hit: what comes before the first one is no silence.
     is_new: bool,
     /// The judgements of buckets that no watch is known to have judged.
     judgements: VecDeque<(Timestamp, Judgement)>,
 }
-
-/// A counter whose buckets are due, from the first that is to be judged to the end of the last.
-type Behind = (Key, Range<Timestamp>);
 
 /// The counters whose history is read in one pass.
 const BEGUN: usize = 250;
@@ -49,8 +49,6 @@ const HISTORY: u64 = 1000;
 const HOURS: u64 = 840;
 /// The precision of these, in seconds.
 const HOUR: u32 = 3600;
-/// The counters that one read asks for.
-const COUNTERS: u64 = 1000;
 
 impl Condition {
     /// Returns the counter of which a bucket is compared with what is expected, the side, and the share of false alarms.
@@ -74,32 +72,18 @@ impl Expectations {
         Self { holidays, ..Self::default() }
     }
 
-    /// Brings the detectors of rules up to the end of the buckets that are due.
-    pub(crate) async fn observe(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
-        let mut asked: BTreeMap<Precision, BTreeMap<Key, Range<Timestamp>>> = BTreeMap::new();
+    /// Creates the detectors that rules do not have yet, for a part of them.
+    pub(crate) async fn begin(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
+        let mut new: BTreeMap<Key, Timestamp> = BTreeMap::new();
         for Due { rule, range } in due {
-            let Some(key) = rule.key() else { continue };
-            let all = asked.entry(rule.precision).or_default().entry(key).or_insert_with(|| range.clone());
-            *all = all.start.min(range.start)..all.end.max(range.end);
-        }
-        let mut places = BEGUN;
-        for (precision, asked) in asked {
-            let is_new = |(key, _): &(&Key, _)| !self.detectors.contains_key(*key);
-            let new: Vec<Behind> =
-                asked.iter().filter(is_new).map(|(key, range)| (key.clone(), range.clone())).collect();
-            let new = &new[..new.len().min(places)];
-            places -= new.len();
-            self.begin(stats, precision, new).await?;
-            let mut behind = Vec::new();
-            for due in asked {
-                let Some(watched) = self.detectors.get_mut(&due.0) else { continue };
-                watched.judgements.retain(|(start, _)| *start >= due.1.start);
-                if watched.read < due.1.end {
-                    behind.push((watched.read, due));
-                }
+            if let Some(key) = rule.key().filter(|key| !self.detectors.contains_key(key)) {
+                let end = new.entry(key).or_insert(range.end);
+                *end = range.end.max(*end);
             }
-            behind.sort_by_key(|(read, _)| *read);
-            self.follow(stats, precision, behind).await?;
+        }
+        let new: Vec<_> = new.into_iter().take(BEGUN).collect();
+        for of_precision in new.chunk_by(|(one, _), (other, _)| one.0 == other.0) {
+            self.create(stats, of_precision).await?;
         }
         Ok(())
     }
@@ -117,9 +101,54 @@ impl Expectations {
         Some(verdict(side, judgement))
     }
 
-    /// Creates detectors, which learn their day and their week from hours where their own buckets are finer.
-    async fn begin(&mut self, stats: &Stats, precision: Precision, new: &[Behind]) -> Result<(), Error> {
-        let Some(now) = new.iter().map(|(_, range)| range.end).max() else { return Ok(()) };
+    /// Adds what detectors need to come up to the end of the buckets that are due.
+    pub(crate) fn need<'a>(&mut self, stats: &Stats, due: &[Due<'a>], needed: &mut Needed<'a>) {
+        // What a pass that failed was about to read may be read by none.
+        self.detectors.values_mut().for_each(|watched| watched.due = watched.read..watched.read);
+        let mut asked: BTreeMap<Key, (&'a CounterName, Range<Timestamp>)> = BTreeMap::new();
+        for Due { rule, range } in due {
+            let (Some(key), Some((counter, ..))) = (rule.key(), rule.condition.expectation()) else {
+                continue;
+            };
+            let (_, all) = asked.entry(key).or_insert_with(|| (counter, range.clone()));
+            *all = all.start.min(range.start)..all.end.max(range.end);
+        }
+        for (key, (counter, range)) in asked {
+            let Some(watched) = self.detectors.get_mut(&key) else { continue };
+            watched.judgements.retain(|(start, _)| *start >= range.start);
+            if watched.read < range.end {
+                let precision = key.0;
+                let last = range.end.minus(precision.as_seconds().into());
+                let first = oldest(stats, precision, range.end).max(watched.read).min(last);
+                needed.add(precision, counter, &(first..range.end));
+                watched.due = range;
+            }
+        }
+    }
+
+    /// Gives what was read of a counter to its detectors.
+    pub(crate) fn learn(
+        &mut self,
+        precision: Precision,
+        counter: &CounterName,
+        series: &Result<Series, Unreadable>,
+    ) {
+        let of_share = |share| (precision, counter.clone(), share);
+        let mut detectors = self.detectors.range_mut(of_share(u64::MIN)..=of_share(u64::MAX)).peekable();
+        if detectors.peek().is_none() {
+            return;
+        }
+        let samples: Vec<_> = known(&self.holidays, series).collect();
+        for (_, watched) in detectors {
+            watched.learn(&samples);
+        }
+    }
+
+    /// Creates detectors of one precision, which learn their day and their week from hours where their own buckets are
+    /// finer.
+    async fn create(&mut self, stats: &Stats, new: &[(Key, Timestamp)]) -> Result<(), Error> {
+        let Some(now) = new.iter().map(|(_, end)| *end).max() else { return Ok(()) };
+        let precision = new[0].0.0;
         let width = u64::from(precision.as_seconds());
         let first = oldest(stats, precision, now).max(now.minus(HISTORY * width));
         let mut begun: Vec<_> = new
@@ -127,6 +156,7 @@ impl Expectations {
             .map(|((_, _, share), _)| Watched {
                 detector: Detector::of_counts(precision).false_alarms(f64::from_bits(*share)),
                 read: first,
+                due: first..first,
                 is_new: true,
                 judgements: VecDeque::new(),
             })
@@ -139,7 +169,7 @@ impl Expectations {
             let read =
                 if range.is_empty() { Vec::new() } else { stats.series_many(&names, hours, range).await? };
             for (watched, series) in begun.iter_mut().zip(read) {
-                for hour in self.known(&series) {
+                for hour in known(&self.holidays, &series) {
                     watched.is_new &= hour.count == 0;
                     if !watched.is_new {
                         let mean = hour.count as f64 * width as f64 / f64::from(HOUR);
@@ -151,54 +181,34 @@ impl Expectations {
         self.detectors.extend(new.iter().map(|(key, _)| key.clone()).zip(begun));
         Ok(())
     }
+}
 
-    /// Reads what came since, by one exchange for a thousand counters that were read as far.
-    async fn follow(
-        &mut self,
-        stats: &Stats,
-        precision: Precision,
-        behind: Vec<(Timestamp, Behind)>,
-    ) -> Result<(), Error> {
-        let width = u64::from(precision.as_seconds());
-        let mut behind = behind.as_slice();
-        while let Some((read, (_, range))) = behind.first() {
-            let end = behind.iter().map(|(_, (_, range))| range.end).max().unwrap_or(range.end);
-            let start = oldest(stats, precision, end).max(*read).min(end.minus(width));
-            let buckets = (end.as_unix() - start.as_unix()).div_ceil(width).max(1);
-            let most = usize::try_from((Stats::MAX_SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
-            let (now, later) = behind.split_at(behind.len().min(most));
-            behind = later;
-            let names: Vec<_> = now.iter().map(|(_, ((_, counter, _), _))| counter.clone()).collect();
-            let all = stats.series_many(&names, precision, start..end).await?;
-            for ((_, (key, range)), series) in now.iter().zip(all) {
-                let samples: Vec<_> = self.known(&series).collect();
-                let Some(watched) = self.detectors.get_mut(key) else { continue };
-                for sample in samples {
-                    watched.is_new &= sample.count == 0;
-                    if sample.start < watched.read || watched.is_new || sample.start >= range.end {
-                        continue;
-                    }
-                    let judgement = watched.detector.observe(sample.start, sample.count as f64);
-                    if let Some(judgement) = judgement.filter(|_| sample.start >= range.start) {
-                        watched.judgements.push_back((sample.start, judgement));
-                    }
-                }
-                watched.read = range.end;
+impl Watched {
+    /// Learns the buckets that come next, and keeps what it says of those that are due.
+    fn learn(&mut self, samples: &[Sample]) {
+        let next = samples.iter().filter(|sample| (self.read..self.due.end).contains(&sample.start));
+        for sample in next {
+            self.is_new &= sample.count == 0;
+            if self.is_new {
+                continue;
+            }
+            let judgement = self.detector.observe(sample.start, sample.count as f64);
+            if let Some(judgement) = judgement.filter(|_| sample.start >= self.due.start) {
+                self.judgements.push_back((sample.start, judgement));
             }
         }
-        Ok(())
+        self.read = self.read.max(self.due.end);
     }
+}
 
-    /// The buckets of a series that are known, and that are no holiday.
-    fn known(&self, series: &Result<Series, Unreadable>) -> impl Iterator<Item = Sample> {
-        let width = series.as_ref().map_or(0, |series| series.precision.as_seconds().into());
-        let samples = series.iter().flat_map(Series::zero_filled);
-        samples.filter(move |sample| !self.is_holiday(sample.start..sample.start.plus(width)))
-    }
-
-    fn is_holiday(&self, bucket: Range<Timestamp>) -> bool {
-        self.holidays.iter().any(|holiday| holiday.start < bucket.end && bucket.start < holiday.end)
-    }
+/// The buckets of a series that are known, and in no holiday.
+fn known(holidays: &[Range<Timestamp>], series: &Result<Series, Unreadable>) -> impl Iterator<Item = Sample> {
+    let width = series.as_ref().map_or(0, |series| series.precision.as_seconds().into());
+    let is_holiday = move |sample: &Sample| {
+        let end = sample.start.plus(width);
+        holidays.iter().any(|holiday| holiday.start < end && sample.start < holiday.end)
+    };
+    series.iter().flat_map(Series::zero_filled).filter(move |sample| !is_holiday(sample))
 }
 
 /// The oldest bucket that is kept at this instant.

@@ -1,6 +1,7 @@
 //! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ pub(crate) struct RuleState {
     met: u32,
     unmet: u32,
     /// The start of the bucket that raised the alert, while it is raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raised: Option<u64>,
     /// The instant at which an alert was raised last.
     last: u64,
@@ -31,7 +33,7 @@ pub(crate) struct RuleState {
     /// The number of buckets in which they were learnt.
     #[serde(default, skip_serializing_if = "is_zero")]
     learnt: u32,
-    /// The last buckets of the row, oldest first: as many as can decide.
+    /// The last buckets of the row, oldest first: as many as can decide, and the last in any case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) seen: Vec<Explanation>,
     /// The message that raised or resolved the alert last, and the buckets that decided that.
@@ -41,10 +43,10 @@ pub(crate) struct RuleState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) silenced: Option<u64>,
     /// Nothing was told of the last decision, since the rule is silenced.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_withheld: bool,
     /// The last that was told is that the alert is raised.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_told_raised: bool,
 }
 
@@ -90,8 +92,12 @@ impl RuleState {
             true => (self.met.saturating_add(1), 0),
             false => (0, self.unmet.saturating_add(1)),
         };
-        // A row that ends takes its buckets along.
-        let row = if verdict.is_met { rule.raise_after } else { rule.resolve_after };
+        // A row that ends takes its buckets along, and of one that changes nothing the last bucket does.
+        let row = match (self.raised, verdict.is_met) {
+            (None, true) => rule.raise_after,
+            (Some(_), false) => rule.resolve_after,
+            _ => 1,
+        };
         self.seen.retain(|seen| seen.is_met == verdict.is_met);
         self.seen.push(Explanation::of(start, verdict.clone()));
         self.seen.drain(..self.seen.len().saturating_sub(EXPLAINED.min(row as usize)));
@@ -197,6 +203,44 @@ mod tests {
         assert_eq!(told(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
         let hits = [high, high, high, low, unknown, high, low, unknown, low];
         assert_eq!(told(&slow, &hits), [(2, Raised), (8, Resolved)]);
+    }
+
+    #[test]
+    fn it_keeps_the_buckets_that_can_decide_and_the_last_in_any_case() {
+        let (rule, mut state) = (rule().raise_after(3).resolve_after(2), RuleState::default());
+        let kept = [0, 0, 11, 11, 11, 11, 0, 0, 0].map(|hits| {
+            let verdict = rule.condition.judge(|_| Some(hits));
+            state.see(&rule, Timestamp::from_unix(state.judged.max(60)), verdict);
+            assert_eq!(
+                state.seen.last().map(|last| (last.start + 60, last.value)),
+                Some((state.judged, hits as f64))
+            );
+            state.seen.len()
+        });
+        assert_eq!(kept, [1, 1, 1, 2, 3, 1, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_state_that_an_older_version_wrote_is_read() {
+        let written = r#"{
+            "judged": 120, "met": 0, "unmet": 2, "raised": null, "last": 0, "number": 0,
+            "seen": [
+                { "start": 0, "is_met": false, "value": 1.0, "bound": 10.0 },
+                { "start": 60, "is_met": false, "value": 2.0, "bound": 10.0 }
+            ],
+            "is_withheld": false, "is_told_raised": false
+        }"#;
+        let mut state: RuleState = serde_json::from_str(written).expect("a state");
+        assert_eq!((state.judged, state.unmet, state.seen.len()), (120, 2, 2));
+        let (rule, verdict) = (rule(), rule().condition.judge(|_| Some(3)));
+        assert!(state.see(&rule, Timestamp::from_unix(120), verdict).is_none());
+        assert_eq!(state.seen.iter().map(|of| of.value).collect::<Vec<_>>(), [3.0]);
+        let quiet = serde_json::to_string(&state).expect("finite numbers");
+        // Versions before this one need these.
+        for field in ["judged", "met", "unmet", "last", "number"] {
+            assert!(quiet.contains(&format!("\"{field}\":")), "{quiet}");
+        }
+        assert!(!quiet.contains("null") && !quiet.contains("is_told_raised"), "{quiet}");
     }
 
     #[test]

@@ -8,11 +8,13 @@ use tokio::time::sleep;
 
 use super::condition::Condition;
 use super::delivery::{Deliver, delivered};
+use super::due::Due;
 use super::expectation::Expectations;
-use super::judge::{Due, Values};
+use super::judge::Values;
 use super::report::Report;
 use super::rule::AlertRule;
 use super::schedule::ReportSchedule;
+use super::settings::Settings;
 use super::shared::{ATTEMPTS, DOCUMENT, Shared};
 use super::state::Decision;
 use super::{Alerts, Message};
@@ -64,30 +66,20 @@ impl Watch {
     /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
 
-    pub(super) fn new(
-        stats: Stats,
-        store: Arc<dyn DocumentStore>,
-        rules: Vec<AlertRule>,
-        reports: Vec<ReportSchedule>,
-        deliver: Arc<dyn Deliver>,
-        interval: Duration,
-        expectations: Expectations,
-    ) -> Self {
-        let (holder, own) = (WriterId::random().to_string(), Arc::default());
-        let (reporting, no_report_before) = (Passes::of("the reports"), Timestamp::MIN);
-        let rules = rules.into();
+    pub(super) fn new(settings: Settings) -> Self {
+        let Settings { stats, store, rules, reports, deliver, interval, holidays } = settings;
         Self {
             stats,
             store,
-            rules,
+            rules: rules.into(),
             reports,
             deliver,
             interval,
-            reporting,
-            no_report_before,
-            holder,
-            own,
-            expectations,
+            reporting: Passes::of("the reports"),
+            no_report_before: Timestamp::MIN,
+            holder: WriterId::random().to_string(),
+            own: Arc::default(),
+            expectations: Expectations::new(holidays),
         }
     }
 
@@ -121,10 +113,7 @@ impl Watch {
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
         shared.end_silences(now);
-        let mut expectations = std::mem::take(&mut self.expectations);
-        let judged = self.judge(&mut shared, &mut expectations, now).await;
-        self.expectations = expectations;
-        let judged = judged?;
+        let judged = self.judge(&mut shared, now).await?;
         self.report(&mut shared, now).await;
         let claimed = shared.claim(&self.holder, now);
         if shared == before {
@@ -140,7 +129,7 @@ impl Watch {
         }
         let arrived = delivered(&*self.deliver, &claimed).await;
         checked.count(&claimed, &arrived);
-        self.settle(&arrived, now).await?;
+        self.settle(shared, seen.version + 1, &arrived, now).await?;
         Ok(checked)
     }
 
@@ -202,6 +191,9 @@ impl Watch {
 
     /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
     fn take_silences(&self, seen: &Document, now: Timestamp) {
+        if self.rules.iter().all(|rule| rule.local().is_none()) {
+            return;
+        }
         // What cannot be read is told of when the rest is needed.
         let Ok(shared) = Shared::decode(&seen.content) else { return };
         let mut own = self.own();
@@ -221,12 +213,8 @@ impl Watch {
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(
-        &self,
-        shared: &mut Shared,
-        expectations: &mut Expectations,
-        now: Timestamp,
-    ) -> Result<u64, Error> {
+    async fn judge(&mut self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
+        let expectations = &mut self.expectations;
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
         // Other versions of the program, side by side with this one, may have rules that it does not have.
@@ -235,9 +223,9 @@ impl Watch {
         let end = now.minus(Self::LATENESS.as_secs());
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
         let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
-        expectations.observe(&self.stats, &due).await?;
+        expectations.begin(&self.stats, &due).await?;
         due.retain(|due| expectations.has_begun(due.rule));
-        let values = Values::read(&self.stats, &due).await?;
+        let values = Values::read(&self.stats, &due, expectations).await?;
         let mut count = 0;
         for due in &due {
             let mut decisions: Vec<Decision> = Vec::new();
@@ -283,15 +271,21 @@ impl Watch {
         }
     }
 
-    /// Takes what has arrived out of the document.
-    async fn settle(&self, arrived: &[String], now: Timestamp) -> Result<(), Error> {
+    /// Takes what has arrived out of the document, as this watch has written it or another one since.
+    async fn settle(
+        &self,
+        mut shared: Shared,
+        mut version: u64,
+        arrived: &[String],
+        now: Timestamp,
+    ) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            let seen = self.store.read(DOCUMENT).await?;
-            let mut shared = Shared::decode(&seen.content)?;
             shared.settle(&self.holder, arrived, now);
-            if self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
+            if self.store.replace(DOCUMENT, version, &shared.encode()).await? {
                 break;
             }
+            let seen = self.store.read(DOCUMENT).await?;
+            (shared, version) = (Shared::decode(&seen.content)?, seen.version);
         }
         Ok(())
     }

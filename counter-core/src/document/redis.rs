@@ -1,5 +1,5 @@
-//! Documents in Redis: hashes in the first shard. They are replaced now and then, so a transaction that watches the key does
-//! for servers with and without scripts.
+//! Documents in Redis: hashes in the first shard, replaced by one script, or by a transaction that watches the key where
+//! scripts are refused.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use futures_util::future::try_join;
 
 use super::{Document, DocumentStore};
 use crate::future::Answer;
-use crate::redis::{Client, Queue, it_may_pass, retried, unavailable};
+use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 
@@ -17,11 +17,12 @@ use crate::{Error, ErrorKind};
 #[derive(Debug)]
 pub(crate) struct RedisDocuments {
     client: Arc<Client>,
+    replace: Script,
 }
 
 impl RedisDocuments {
     pub(crate) fn new(client: Arc<Client>) -> Self {
-        Self { client }
+        Self { client, replace: Script::new(include_str!("redis/replace.lua")) }
     }
 
     fn key(&self, name: &str) -> String {
@@ -40,7 +41,16 @@ impl RedisDocuments {
         })
     }
 
-    async fn exchange(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
+    async fn by_script(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
+        let mut call = Call::new([key]);
+        call.number(version);
+        call.number(version + 1);
+        call.push(content);
+        let replaced: u64 = self.client.run(&self.replace, call).await?;
+        Ok(replaced == 1)
+    }
+
+    async fn without_scripts(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
         let server = self.client.server(key).await?;
         let exchanged = async {
             let transaction = server.watch_in(Queue::Calls, key).await?;
@@ -77,7 +87,11 @@ impl DocumentStore for RedisDocuments {
 
     fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
         // Not tried again: what was done is seen by whoever reads it next.
-        Box::pin(async move { self.exchange(&self.key(name), version, content).await })
+        Box::pin(async move {
+            let key = self.key(name);
+            let by_script = self.by_script(&key, version, content);
+            self.client.scripted(by_script, self.without_scripts(&key, version, content)).await
+        })
     }
 }
 

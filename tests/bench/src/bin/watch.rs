@@ -19,7 +19,7 @@ const MINUTES: u64 = 50;
 const THROUGH_PROXY: u64 = 10;
 
 /// The silence after which nothing more of an exchange comes.
-const SILENCE: Duration = Duration::from_millis(20);
+const SILENCE: Duration = Duration::from_millis(100);
 
 type Rule = fn(String, CounterName, Precision) -> AlertRule;
 
