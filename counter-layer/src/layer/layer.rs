@@ -5,8 +5,9 @@ use counter_core::visits::{Agent, LabelError, Measure};
 use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
+use super::counting::Counting;
+use super::extra::Spare;
 use super::facet::Facets;
-use super::guard::{Counting, Spare};
 use super::measures::Measures;
 use super::page::Pages;
 use super::route::KnownRoute;

@@ -1,0 +1,381 @@
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[cfg(feature = "log")]
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
+use counter_core::{Counter, CounterName, Recorder, Timestamp};
+#[cfg(feature = "log")]
+use http::Method;
+
+use super::extra::{Confirmation, Extra, Spare};
+#[cfg(feature = "log")]
+use super::measures::Measures;
+use super::page::{Page, Pages};
+use super::route::KnownRoute;
+use super::seen::{MOST_HITS, Seen};
+use super::settings::{Fallback, Settings};
+#[cfg(feature = "log")]
+use super::setup::Setup;
+use crate::classify::{is_call, is_prefetch};
+use crate::closure::caught;
+#[cfg(feature = "log")]
+use crate::identity::Reads;
+use crate::identity::{RequestHead, Visitors};
+use crate::request::{self, Route, is_private};
+use crate::reserved::is_reserved;
+use crate::rules::Match;
+use crate::{Delivery, Outcome, Visit};
+
+/// The state that all services of one layer share.
+pub(crate) struct Counting {
+    pub(crate) recorder: Recorder,
+    /// The counter of everything.
+    pub(crate) hits: Counter,
+    pub(crate) visitors: Visitors,
+    pub(crate) route: KnownRoute,
+    pub(crate) settings: Settings,
+    pub(super) spare: Spare,
+}
+
+impl Counting {
+    /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
+    /// action to run when it has counted, and the values of labels.
+    pub(super) fn look(
+        &self,
+        head: &RequestHead<'_>,
+        at: Option<Timestamp>,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Result<Seen, Skip> {
+        let page = self.page(head)?;
+        let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
+        if excludes_prefetch && is_prefetch(head.headers) {
+            return Err(Skip::Prefetch);
+        }
+        let user_agent = self.settings.user_agents.of(head.headers);
+        let asked = self
+            .settings
+            .classify_agent
+            .as_ref()
+            .and_then(|classify| classify.ask(|classify| classify(head)));
+        let agent = asked.unwrap_or(user_agent.agent);
+        let told_apart =
+            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.settings.bots_are_visitors);
+        // A client that is not told apart is given no cookie either.
+        let visitor = if told_apart {
+            let mut cookie = None;
+            let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
+            if self.settings.setup.watches_visitors() {
+                let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+                self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
+            }
+            if cookie.is_some() {
+                extra.get_or_insert_default().cookie = cookie;
+            }
+            visitor
+        } else {
+            None
+        };
+        let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
+        if let Some(on_count) = &self.settings.on_count
+            && let Some(then) = on_count.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
+        {
+            extra.get_or_insert_default().then = Some(then);
+        }
+        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
+        let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        let hits = [all, all.on(counter)];
+        if let Some(labels) = &self.settings.labels {
+            let noted = labels.note(head, agent, at.unwrap_or_else(Timestamp::now), weight);
+            extra.get_or_insert_with(|| self.spare.take()).labels = noted;
+        }
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
+    }
+
+    fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        match &self.settings.pages {
+            Some(pages) => self.by_rules(pages, head),
+            None => {
+                let page = self.of_route(head);
+                self.watch_path(head, page.is_some());
+                Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
+            }
+        }
+    }
+
+    // Beside what is done without rules.
+    #[inline(never)]
+    fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        let matched_path = || {
+            let matched = self.matched_path(head);
+            self.watch_path(head, matched.is_some());
+            matched
+        };
+        let page = match pages.find(head.method, head.uri.path(), matched_path) {
+            Match::Excluded(_) => return Err(Skip::Excluded),
+            Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
+            Match::Included(number) => Some(pages.included(number)),
+            Match::DefaultCounter => pages.default_page(),
+            Match::Unmatched | Match::PathTooLong(_) => match self.fallback(head) {
+                Some(page) => return Ok(page),
+                None => None,
+            },
+        };
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
+    }
+
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    #[inline(never)]
+    pub(super) fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
+        let method = head.uri.path();
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
+    }
+
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    pub(super) fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || self.matched_path(head);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
+    }
+
+    fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
+        match &self.settings.matched_path {
+            None => request::route(head.extensions).map(Route::as_str),
+            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+        }
+    }
+
+    #[inline]
+    fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
+        match &self.settings.matched_path {
+            None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
+            Some(_) => self.of_matched_path(head),
+        }
+    }
+
+    // Beside what is done for a route of axum.
+    #[inline(never)]
+    fn of_matched_path(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let template = self.matched_path(head)?;
+        (!is_private(template)).then(|| Page::of(self.of_template(template)))
+    }
+
+    fn of_template(&self, template: &str) -> Counter {
+        if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
+    }
+
+    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    #[inline]
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+    }
+
+    #[inline(never)]
+    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
+        if counter == self.hits {
+            return Some(None);
+        }
+        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
+    }
+
+    /// Returns the counter for what a closure put under a name that the layer keeps for itself.
+    #[cold]
+    fn reserved(&self) -> Counter {
+        if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
+            caught(|| {
+                tracing::warn!(
+                    "a closure named a counter that the layer feeds itself, such as `hits` or `status:2xx`: its \
+                     requests count under {}",
+                    CounterName::OTHER
+                );
+            });
+        }
+        self.recorder.counter(CounterName::OTHER)
+    }
+
+    #[inline]
+    fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        if self.settings.setup.watches_paths(is_matched) {
+            self.look_at_path(head, is_matched);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
+            self.settings.setup.path(&self.recorder, is_matched);
+        }
+    }
+
+    pub(super) fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if let Some(measures) = self.settings.measures {
+            self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+            return;
+        }
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_until(hits, seen.agent, seen.until);
+        });
+    }
+
+    #[inline(never)]
+    pub(super) fn settle_measured(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        bins: &[Bin],
+        extra: &mut Option<Box<Extra>>,
+    ) -> bool {
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_measured(
+                hits,
+                seen.agent,
+                seen.until,
+                Measured { hits: seen.hits(), bins },
+            );
+        })
+    }
+
+    /// Returns whether the request counts.
+    #[inline(always)]
+    fn settle_by(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+        record: impl FnOnce(&[Hit], &Seen),
+    ) -> bool {
+        let decided = seen.as_ref().map_err(|skip| *skip);
+        let seen = match decided.and_then(|seen| self.wants(outcome).then_some(seen).ok_or(Skip::Outcome)) {
+            Ok(seen) => seen,
+            Err(skip) => {
+                self.recorder.skip(skip);
+                return false;
+            }
+        };
+        let mut more;
+        let hits = if self.settings.has_views() {
+            more = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut more);
+            &more[..count]
+        } else {
+            seen.hits()
+        };
+        record(hits, seen);
+        if let Delivery::BeforeResponse { timeout } = self.settings.delivery
+            && outcome != Outcome::Aborted
+        {
+            self.confirm(hits, timeout, extra);
+        }
+        if let Some(extra) = extra
+            && let Some(then) = extra.then.take()
+        {
+            then.counted(outcome);
+        }
+        true
+    }
+
+    /// Leaves out what the service of a layer does and a log does not.
+    #[cfg(feature = "log")]
+    pub(crate) fn of_a_log(mut self) -> Self {
+        // What it does would be done once more whenever a log is read.
+        self.settings.on_count = None;
+        // What a log does not tell is no sign of how the layer is set up.
+        self.settings.setup = Arc::new(Setup::over());
+        self
+    }
+
+    /// Decides about a request without recording it: its hits are put into `hits`. Returns how many of them, from the
+    /// first on, are those that are measured.
+    ///
+    /// A cookie that would be issued is one that the client never got, and so no visitor.
+    #[cfg(feature = "log")]
+    pub(crate) fn decide(
+        &self,
+        head: &RequestHead<'_>,
+        at: Timestamp,
+        outcome: Outcome,
+        hits: &mut Vec<Hit>,
+    ) -> Result<(Agent, usize), Skip> {
+        let mut extra = None;
+        let mut seen = self.look(head, Some(at), &mut extra)?;
+        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
+            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+        }
+        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
+        if *head.method == Method::POST && self.counts_by_method(head) {
+            match self.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
+        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
+        if !self.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        if self.settings.has_views() {
+            let mut all = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
+            hits.extend_from_slice(&all[..count]);
+            extra.into_iter().for_each(|extra| self.spare.put(extra));
+        } else {
+            hits.extend_from_slice(seen.hits());
+        }
+        Ok((seen.agent, seen.hits().len()))
+    }
+
+    /// Returns the measures of a request of which a log tells how it ended.
+    #[cfg(feature = "log")]
+    pub(crate) fn logged(&self) -> Option<Measures> {
+        self.settings.measures.filter(|_| !self.settings.count_on_request)
+    }
+
+    /// Returns whether visitors are told apart under the salt of an epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn needs_key(&self) -> bool {
+        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
+    }
+
+    /// Tells visitors apart by this key from now on.
+    #[cfg(feature = "log")]
+    pub(crate) fn use_key(&mut self, key: VisitorKey) {
+        let identity = self.settings.identity.clone().key(key);
+        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
+    }
+
+    /// Without an answer of the closure it is as if there was none.
+    fn wants(&self, outcome: Outcome) -> bool {
+        let asked =
+            self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
+        asked.unwrap_or(true)
+    }
+
+    // Beside what every request does: its future is long.
+    #[inline(never)]
+    fn confirm(&self, hits: &[Hit], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+        let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
+        extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
+    }
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting").field("facets", &self.settings.facets).finish_non_exhaustive()
+    }
+}
