@@ -20,11 +20,11 @@ use super::seen::{MOST_HITS, Seen};
 use super::settings::{Fallback, Settings};
 #[cfg(feature = "log")]
 use super::setup::Setup;
-use crate::classify::{is_call, is_prefetch};
+use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::caught;
 #[cfg(feature = "log")]
 use crate::identity::Reads;
-use crate::identity::{RequestHead, Visitors};
+use crate::identity::{RequestHead, Told, Visitors};
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -39,6 +39,12 @@ pub(crate) struct Counting {
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
     pub(super) spare: Spare,
+    /// Rules or a closure find the pages.
+    pub(super) asks_for_pages: bool,
+    /// Something is asked before a visitor is told apart.
+    pub(super) asks: bool,
+    /// Something is noted of a request for its end.
+    pub(super) notes: bool,
 }
 
 impl Counting {
@@ -50,65 +56,101 @@ impl Counting {
         at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Seen, Skip> {
-        let page = self.page(head)?;
-        let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
-        if excludes_prefetch && is_prefetch(head.headers) {
-            return Err(Skip::Prefetch);
-        }
+        // Field by field, so that what nearly always decides needs no memory for it.
+        let route = if self.asks_for_pages { None } else { request::route(head.extensions) };
+        let (counter, weight, visitors, has_page) = match self.known_page(route) {
+            Some(counter) => (counter, NonZeroU32::MIN, true, true),
+            None => match self.page(head, route)? {
+                Some(Page { counter, weight, visitors }) => (counter, weight, visitors, true),
+                None => (self.hits, NonZeroU32::MIN, true, false),
+            },
+        };
         let user_agent = self.settings.user_agents.of(head.headers);
-        let asked = self
-            .settings
-            .classify_agent
-            .as_ref()
-            .and_then(|classify| classify.ask(|classify| classify(head)));
-        let agent = asked.unwrap_or(user_agent.agent);
-        let told_apart =
-            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.settings.bots_are_visitors);
-        // A client that is not told apart is given no cookie either.
-        let visitor = if told_apart {
-            let mut cookie = None;
-            let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
-            if self.settings.setup.watches_visitors() {
-                let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
-                self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
-            }
-            if cookie.is_some() {
-                extra.get_or_insert_default().cookie = cookie;
-            }
-            visitor
+        let agent = if self.asks { self.ask_first(head, user_agent.agent)? } else { user_agent.agent };
+        let visitor = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
+            self.visitor(head, user_agent.digest, extra)
         } else {
+            // A client that is not told apart is given no cookie either.
             None
         };
         let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
+        let method =
+            if self.notes { self.note(&Visit { head: *head, agent, visitor }, at, weight, extra) } else { 0 };
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        Ok(Seen { hits: [all, all.on(counter)], has_page, agent, method, until })
+    }
+
+    /// Asks what is asked before a visitor is told apart; returns the kind of client.
+    #[inline(never)]
+    fn ask_first(&self, head: &RequestHead<'_>, agent: Agent) -> Result<Agent, Skip> {
+        if self.settings.excludes_prefetch() && is_prefetch(head.headers) {
+            return Err(Skip::Prefetch);
+        }
+        let classify = self.settings.classify_agent.as_ref();
+        Ok(classify.and_then(|classify| classify.ask(|classify| classify(head))).unwrap_or(agent))
+    }
+
+    #[inline(always)]
+    fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Option<Told> {
+        let mut cookie = None;
+        let visitor = self.visitors.visitor(head, user_agent, &mut cookie);
+        if self.settings.setup.watches_visitors() {
+            let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+            self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
+        }
+        if cookie.is_some() {
+            extra.get_or_insert_default().cookie = cookie;
+        }
+        visitor
+    }
+
+    /// Notes what the action of the application and labels need at the end, and returns the place of the method.
+    #[inline(never)]
+    fn note(
+        &self,
+        visit: &Visit<'_>,
+        at: Option<Timestamp>,
+        weight: NonZeroU32,
+        extra: &mut Option<Box<Extra>>,
+    ) -> u8 {
+        let Visit { head, agent, .. } = visit;
         if let Some(on_count) = &self.settings.on_count
-            && let Some(then) = on_count.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
+            && let Some(then) = on_count.ask(|look| look(visit)).flatten()
         {
             extra.get_or_insert_default().then = Some(then);
         }
-        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
-        let all = self.hits.hit().visitor(visitor).weight(weight);
-        let hits = [all, all.on(counter)];
         if let Some(labels) = &self.settings.labels {
-            let noted = labels.note(head, agent, at.unwrap_or_else(Timestamp::now), weight);
+            let noted = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
             extra.get_or_insert_with(|| self.spare.take()).labels = noted;
         }
-        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
+        self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method))
     }
 
-    fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+    /// Returns the counter of a route if it is the one of this service, as nearly always.
+    #[inline]
+    fn known_page(&self, route: Option<&Route>) -> Option<Counter> {
+        let counter = self.route.known(route?)?;
+        (!self.settings.setup.watches_paths(true)).then_some(counter)
+    }
+
+    // Beside what is done for that route.
+    #[inline(never)]
+    fn page(&self, head: &RequestHead<'_>, route: Option<&Route>) -> Result<Option<Page>, Skip> {
         match &self.settings.pages {
             Some(pages) => self.by_rules(pages, head),
             None => {
-                let page = self.of_route(head);
+                let page = self.of_route(head, route);
                 self.watch_path(head, page.is_some());
                 Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
             }
         }
     }
 
-    // Beside what is done without rules.
-    #[inline(never)]
     fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let matched_path = || {
             let matched = self.matched_path(head);
@@ -157,17 +199,10 @@ impl Counting {
         }
     }
 
-    #[inline]
-    fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
-        match &self.settings.matched_path {
-            None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
-            Some(_) => self.of_matched_path(head),
+    fn of_route(&self, head: &RequestHead<'_>, route: Option<&Route>) -> Option<Page> {
+        if self.settings.matched_path.is_none() {
+            return self.route.by_name(&self.recorder, route?).map(Page::of);
         }
-    }
-
-    // Beside what is done for a route of axum.
-    #[inline(never)]
-    fn of_matched_path(&self, head: &RequestHead<'_>) -> Option<Page> {
         let template = self.matched_path(head)?;
         (!is_private(template)).then(|| Page::of(self.of_template(template)))
     }
@@ -294,6 +329,7 @@ impl Counting {
     pub(crate) fn of_a_log(mut self) -> Self {
         // What it does would be done once more whenever a log is read.
         self.settings.on_count = None;
+        self.notes = self.settings.notes();
         // What a log does not tell is no sign of how the layer is set up.
         self.settings.setup = Arc::new(Setup::over());
         self

@@ -359,6 +359,9 @@ impl AccessCounterLayer {
             route: KnownRoute::default(),
             settings: self.settings.clone(),
             spare: Spare::default(),
+            asks_for_pages: self.settings.pages.is_some() || self.settings.matched_path.is_some(),
+            asks: self.settings.asks(),
+            notes: self.settings.notes(),
         }
     }
 }
