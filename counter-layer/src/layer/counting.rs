@@ -16,7 +16,7 @@ use super::extra::{Confirmation, Extra, Spare};
 use super::measures::Measures;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::seen::{MOST_HITS, Seen};
+use super::seen::{MOST_HITS, Seen, WITH_FACETS};
 use super::settings::{Fallback, Settings};
 #[cfg(feature = "log")]
 use super::setup::Setup;
@@ -45,6 +45,8 @@ pub(crate) struct Counting {
     pub(super) asks: bool,
     /// Something is noted of a request for its end.
     pub(super) notes: bool,
+    /// Something depends on the end of a request.
+    pub(super) ends: bool,
 }
 
 impl Counting {
@@ -258,6 +260,18 @@ impl Counting {
     }
 
     pub(super) fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if self.ends || extra.is_some() {
+            return self.settle_otherwise(seen, outcome, extra);
+        }
+        match seen {
+            Ok(seen) => self.recorder.request_until(seen.hits(), seen.agent, seen.until),
+            Err(skip) => self.recorder.skip(*skip),
+        }
+    }
+
+    // Beside what is done where nothing depends on the end of a request.
+    #[inline(never)]
+    fn settle_otherwise(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
         if let Some(measures) = self.settings.measures {
             self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
             return;
@@ -302,11 +316,13 @@ impl Counting {
                 return false;
             }
         };
-        let mut more;
-        let hits = if self.settings.has_views() {
-            more = [seen.hits[0]; MOST_HITS];
-            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut more);
-            &more[..count]
+        let (mut all, mut of_facets);
+        let hits = if self.settings.labels.is_some() {
+            all = [seen.hits[0]; MOST_HITS];
+            seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all)
+        } else if self.settings.facets.is_some() {
+            of_facets = [seen.hits[0]; WITH_FACETS];
+            seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut of_facets)
         } else {
             seen.hits()
         };
@@ -367,8 +383,8 @@ impl Counting {
         hits.clear();
         if self.settings.has_views() {
             let mut all = [seen.hits[0]; MOST_HITS];
-            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
-            hits.extend_from_slice(&all[..count]);
+            let all = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
+            hits.extend_from_slice(all);
             extra.into_iter().for_each(|extra| self.spare.put(extra));
         } else {
             hits.extend_from_slice(seen.hits());

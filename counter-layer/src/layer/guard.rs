@@ -178,6 +178,7 @@ impl Guard {
 }
 
 impl Drop for Guard {
+    #[inline]
     fn drop(&mut self) {
         // Nearly always it is counted already.
         if self.open {

@@ -362,6 +362,7 @@ impl AccessCounterLayer {
             asks_for_pages: self.settings.pages.is_some() || self.settings.matched_path.is_some(),
             asks: self.settings.asks(),
             notes: self.settings.notes(),
+            ends: self.settings.ends(),
         }
     }
 }

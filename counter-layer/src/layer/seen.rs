@@ -23,8 +23,11 @@ pub(super) struct Seen {
 /// Hits of a request beside those of its facets and labels: under `hits`, and on its page.
 const OWN_HITS: usize = 2;
 
+/// All hits of a request at most, without those of labels.
+pub(super) const WITH_FACETS: usize = OWN_HITS + FACETS;
+
 /// All hits of a request at most.
-pub(super) const MOST_HITS: usize = OWN_HITS + FACETS + LABELS;
+pub(super) const MOST_HITS: usize = WITH_FACETS + LABELS;
 impl Seen {
     pub(super) fn hits(&self) -> &[Hit] {
         &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
@@ -36,27 +39,28 @@ impl Seen {
         self.has_page = true;
     }
 
-    /// Puts the hits with those of the facets and the labels into a place, and returns how many there are.
+    /// Puts the hits with those of the facets and the labels into a place, and returns them.
     #[inline(never)]
-    pub(super) fn hits_with(
+    pub(super) fn hits_with<'a>(
         &self,
         settings: &Settings,
         outcome: Outcome,
         extra: Option<&Extra>,
-        hits: &mut [Hit; MOST_HITS],
-    ) -> usize {
+        place: &'a mut [Hit],
+    ) -> &'a [Hit] {
         let mut count = self.hits().len();
-        hits[..OWN_HITS].copy_from_slice(&self.hits);
+        place[..OWN_HITS].copy_from_slice(&self.hits);
+        let of_nobody = self.hits[0].visitor(None);
         let mut push = |counter: Counter| {
-            hits[count] = self.hits[0].on(counter).visitor(None);
+            place[count] = of_nobody.on(counter);
             count += 1;
         };
         if let Some(facets) = &settings.facets {
-            facets.counters(outcome, self.method, self.agent).into_iter().flatten().for_each(&mut push);
+            facets.counters(outcome, self.method, self.agent, &mut push);
         }
         if let (Some(labels), Some(extra)) = (&settings.labels, extra) {
             labels.counters(&extra.labels).for_each(push);
         }
-        count
+        &place[..count]
     }
 }

@@ -52,6 +52,12 @@ impl Settings {
         self.on_count.is_some() || self.has_views()
     }
 
+    /// Returns whether something is asked, recorded or awaited at the end of a request beside its own hits.
+    pub(crate) const fn ends(&self) -> bool {
+        let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
+        self.measures.is_some() || self.count_if.is_some() || self.has_views() || waits
+    }
+
     pub(crate) fn excludes_prefetch(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch())
     }
