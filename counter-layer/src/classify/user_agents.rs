@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::classify::agent::Signs;
 use crate::recent::Recent;
+use crate::request;
 
 /// The facts that are taken from a user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,16 +66,10 @@ impl Digest {
     }
 }
 
-/// The number of headers in front that are looked through. Most libraries, Firefox and the proxies that are written in Go
-/// send the user agent second; pages of Chromium have it fifth to eighth, and eleventh behind nginx.
-const IN_FRONT: usize = 12;
-
-// To hash the name and to probe for it takes as long as looking at seven names.
 #[inline]
 fn text(headers: &HeaderMap) -> &[u8] {
-    let in_front = headers.iter().take(IN_FRONT).find(|(name, _)| **name == header::USER_AGENT);
-    let found = in_front.map(|(_, value)| value).or_else(|| headers.get(header::USER_AGENT));
-    found.map_or(b"", HeaderValue::as_bytes)
+    let in_front = request::in_front(headers, |name| *name == header::USER_AGENT);
+    in_front.or_else(|| headers.get(header::USER_AGENT)).map_or(b"", HeaderValue::as_bytes)
 }
 
 #[cfg(test)]

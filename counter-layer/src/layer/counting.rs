@@ -281,7 +281,7 @@ impl Counting {
         });
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn settle_measured(
         &self,
         seen: &Result<Seen, Skip>,

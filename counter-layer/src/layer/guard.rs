@@ -3,7 +3,7 @@ use std::task::{Context, Poll, ready};
 
 use counter_core::visits::Skip;
 use http::header::SET_COOKIE;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::counting::Counting;
 use super::extra::{Confirmation, Extra, NewCall};
@@ -93,19 +93,19 @@ impl Guard {
         }
         match self.measuring {
             None => self.settle(Outcome::Answered(response.status())),
-            Some(measuring) => self.measured(measuring, response),
+            Some(measuring) => self.measured(measuring, response.status(), response.headers()),
         }
     }
 
     // Beside what is done where nothing is measured.
     #[inline(never)]
-    fn measured<B>(&mut self, measuring: Measuring, response: &Response<B>) {
+    fn measured(&mut self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) {
         let mut has_counted = false;
         if let Some(measures) = self.counting.settings.measures
             && std::mem::take(&mut self.open)
         {
-            let bins = measures.answered(measuring, response);
-            let outcome = Outcome::Answered(response.status());
+            let bins = measures.answered(measuring, status, headers);
+            let outcome = Outcome::Answered(status);
             has_counted =
                 self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
         }
