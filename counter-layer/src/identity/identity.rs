@@ -278,16 +278,22 @@ impl Visitors {
         }
     }
 
-    /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
+    /// The visitor of a request; a cookie that the response has to set is written to `cookie`, and the address by which a
+    /// visitor is told apart to `client`.
     #[inline]
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
+        client: &mut Option<u128>,
     ) -> Option<Told> {
         match self.0.as_ref()? {
-            (Source::Address(address), salt) => address.visitor(head, user_agent, salt),
+            (Source::Address(address), salt) => {
+                // A user agent alone says little.
+                *client = address.client(head);
+                client.map(|client| address.visitor(client, user_agent, salt))
+            }
             (source, salt) => source.visitor(head, salt, cookie),
         }
     }
@@ -368,7 +374,7 @@ mod tests {
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
         let user_agent = UserAgents::default().of(request.headers()).digest;
-        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
+        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None, &mut None).map(|(id, _)| id)
     }
 
     #[test]

@@ -99,11 +99,11 @@ impl Counting {
         user_agent: Digest,
         extra: &mut Option<Box<Extra>>,
     ) -> Option<Told> {
-        let mut cookie = None;
-        let visitor = self.visitors.visitor(head, user_agent, &mut cookie);
-        if self.settings.setup.watches_visitors() {
+        let (mut cookie, mut client) = (None, None);
+        let visitor = self.visitors.visitor(head, user_agent, &mut cookie, &mut client);
+        if self.settings.setup.watches_visitors(client) {
             let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
-            self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
+            self.settings.setup.visitor(&self.recorder, &self.visitors, head, client, is_known, is_issued);
         }
         if cookie.is_some() {
             extra.get_or_insert_default().cookie = cookie;
