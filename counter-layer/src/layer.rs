@@ -9,8 +9,8 @@ mod page;
 mod route;
 mod setup;
 mod settings;
-mod extra;
 mod seen;
+mod extra;
 mod counting;
 #[cfg(feature = "body")]
 mod open_body;

@@ -25,6 +25,7 @@ use crate::closure::caught;
 #[cfg(feature = "log")]
 use crate::identity::Reads;
 use crate::identity::{RequestHead, Told, Visitors};
+use crate::label::Noted;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -319,10 +320,10 @@ impl Counting {
         let (mut all, mut of_facets);
         let hits = if self.settings.labels.is_some() {
             all = [seen.hits[0]; MOST_HITS];
-            seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all)
+            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all)
         } else if self.settings.facets.is_some() {
             of_facets = [seen.hits[0]; WITH_FACETS];
-            seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut of_facets)
+            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
         } else {
             seen.hits()
         };
@@ -383,7 +384,7 @@ impl Counting {
         hits.clear();
         if self.settings.has_views() {
             let mut all = [seen.hits[0]; MOST_HITS];
-            let all = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
+            let all = seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all);
             hits.extend_from_slice(all);
             extra.into_iter().for_each(|extra| self.spare.put(extra));
         } else {
@@ -424,6 +425,11 @@ impl Counting {
         let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
         extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
     }
+}
+
+/// The values of labels that were noted of a request.
+fn noted(extra: Option<&Extra>) -> Option<&Noted> {
+    extra.map(|extra| &extra.labels)
 }
 
 impl fmt::Debug for Counting {

@@ -1,11 +1,10 @@
 use counter_core::visits::{Agent, Hit};
 use counter_core::{Counter, Timestamp};
 
-use super::extra::Extra;
 use super::facet::FACETS;
 use super::settings::Settings;
 use crate::Outcome;
-use crate::label::LABELS;
+use crate::label::{LABELS, Noted};
 
 /// The facts of a request that are known before it is answered.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl Seen {
         &self,
         settings: &Settings,
         outcome: Outcome,
-        extra: Option<&Extra>,
+        noted: Option<&Noted>,
         place: &'a mut [Hit],
     ) -> &'a [Hit] {
         let mut count = self.hits().len();
@@ -58,8 +57,8 @@ impl Seen {
         if let Some(facets) = &settings.facets {
             facets.counters(outcome, self.method, self.agent, &mut push);
         }
-        if let (Some(labels), Some(extra)) = (&settings.labels, extra) {
-            labels.counters(&extra.labels).for_each(push);
+        if let (Some(labels), Some(noted)) = (&settings.labels, noted) {
+            labels.counters(noted).for_each(push);
         }
         &place[..count]
     }
