@@ -112,13 +112,13 @@ impl Address {
     /// The visitor with this address.
     #[inline(always)]
     pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> Told {
-        // One layout for all, so that the hash is inlined with a constant length.
+        // One layout for all, for which keys are prepared.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
             visitor[16..].copy_from_slice(&user_agent.to_le_bytes());
         }
-        salt.visitor_until(&[&visitor])
+        salt.visitor_of_part_until(&visitor)
     }
 
     /// The significant bits of the client's address, if it is known.
