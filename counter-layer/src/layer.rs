@@ -9,22 +9,27 @@ mod page;
 mod route;
 mod setup;
 mod settings;
+mod seen;
+mod extra;
+mod counting;
+#[cfg(feature = "body")]
+mod open_body;
 mod guard;
 mod future;
 mod service;
 #[allow(clippy::module_inception, reason = "the `Layer` itself, beside its service and its future")]
 mod layer;
 
+#[cfg(feature = "log")]
+pub(crate) use counting::Counting;
 pub use delivery::Delivery;
 pub use facet::Facet;
 pub use future::ResponseFuture;
-#[cfg(feature = "log")]
-pub(crate) use guard::Counting;
-#[cfg(feature = "body")]
-pub(crate) use guard::OpenBody;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "log")]
 pub(crate) use measures::{Bins, Logged};
+#[cfg(feature = "body")]
+pub(crate) use open_body::OpenBody;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

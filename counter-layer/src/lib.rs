@@ -49,6 +49,7 @@ mod debug;
 mod reserved;
 mod request;
 mod closure;
+mod recent;
 mod classify;
 mod identity;
 mod label;

@@ -159,7 +159,8 @@ impl Rules {
     /// templates where a literal and a parameter compete for it or there are more than four parameters.
     #[must_use]
     pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
-        self.resolve(self.find(method, path, || matched_path))
+        let found = self.by_path(method, path);
+        self.resolve(found.unwrap_or_else(|| self.by_default(|| matched_path)))
     }
 
     /// Decides as [`decide`](Self::decide) does, and returns the decision with the request as it was
@@ -178,7 +179,8 @@ impl Rules {
         matched_path: Option<&'a str>,
     ) -> Explanation<'a> {
         let path = path::normalise(path);
-        let decision = self.resolve(self.find_by(method, path.as_deref(), || matched_path));
+        let found = self.by_normal_path(method, path.as_deref());
+        let decision = self.resolve(found.unwrap_or_else(|| self.by_default(|| matched_path)));
         let by_default = matches!(decision, Decision::DefaultCounter(_) | Decision::Unmatched);
         let without_matched_path = self.by_matched_path && matched_path.is_none() && by_default;
         Explanation { method, path: path.ok(), decision, without_matched_path }
@@ -195,15 +197,18 @@ impl Rules {
         self.exclude_prefetch
     }
 
-    /// Matches a request; the template of its route is asked for where it may decide.
+    /// Matches a request by its path, which decides before the template of its route does.
+    pub(crate) fn by_path(&self, method: &Method, path: &str) -> Option<Match<'static>> {
+        self.by_normal_path(method, path::normalise(path).as_deref())
+    }
+
+    /// Returns the number of the table that a method is looked for in: the methods of one decide alike.
     #[inline]
-    pub(crate) fn find<'a>(
-        &self,
-        method: &Method,
-        path: &str,
-        matched_path: impl FnOnce() -> Option<&'a str>,
-    ) -> Match<'a> {
-        self.find_by(method, path::normalise(path).as_deref(), matched_path)
+    pub(crate) fn table_of(&self, method: &Method) -> u64 {
+        (0..)
+            .zip(&self.by_method)
+            .find_map(|(number, (of, _))| (of == method).then_some(number + 1))
+            .unwrap_or(0)
     }
 
     /// For each pattern of a rule, by its number, the rule's counter, its weight, and whether it counts
@@ -218,23 +223,16 @@ impl Rules {
         self.default_counter.as_deref()
     }
 
-    #[inline]
-    fn find_by<'a>(
-        &self,
-        method: &Method,
-        path: Result<&str, &Unusable>,
-        matched_path: impl FnOnce() -> Option<&'a str>,
-    ) -> Match<'a> {
-        let by_pattern = match path {
+    fn by_normal_path(&self, method: &Method, path: Result<&str, &Unusable>) -> Option<Match<'static>> {
+        match path {
             Ok(path) => self.by_pattern(method, path),
             Err(Unusable::NotAPath) => None,
             Err(Unusable::TooLong(bytes)) => Some(Match::PathTooLong(*bytes)),
-        };
-        by_pattern.unwrap_or_else(|| self.by_default(matched_path))
+        }
     }
 
     #[inline]
-    fn by_pattern<'a>(&self, method: &Method, path: &str) -> Option<Match<'a>> {
+    fn by_pattern(&self, method: &Method, path: &str) -> Option<Match<'static>> {
         if !self.exclusions.is_empty()
             && let Some(number) = self.excluded.find(path)
         {
@@ -245,7 +243,8 @@ impl Rules {
         table.find(path).map(Match::Included)
     }
 
-    fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Match<'a> {
+    /// Decides about a request that nothing matches by its path.
+    pub(crate) fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Match<'a> {
         match self.by_matched_path.then(matched_path).flatten().filter(|template| !is_private(template)) {
             Some(template) => Match::MatchedPath(template),
             None if self.default_counter.is_some() => Match::DefaultCounter,
@@ -271,6 +270,31 @@ impl Rules {
                 self.default_counter.as_deref().map_or(Decision::Unmatched, Decision::DefaultCounter)
             }
             Match::Unmatched => Decision::Unmatched,
+        }
+    }
+}
+
+impl Match<'static> {
+    /// Returns the number that stands for what was found by a path.
+    pub(crate) fn number(found: Option<Self>) -> u64 {
+        let (number, kind) = match found {
+            Some(Self::Included(number)) => (number, 1),
+            Some(Self::Excluded(number)) => (number, 2),
+            Some(Self::PathTooLong(bytes)) => (bytes, 3),
+            None | Some(Self::MatchedPath(_) | Self::DefaultCounter | Self::Unmatched) => (0, 0),
+        };
+        (number as u64) << 2 | kind
+    }
+
+    /// Returns what a number stands for.
+    #[inline]
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        let (kind, number) = (number & 3, usize::try_from(number >> 2).unwrap_or_default());
+        match kind {
+            1 => Some(Self::Included(number)),
+            2 => Some(Self::Excluded(number)),
+            3 => Some(Self::PathTooLong(number)),
+            _ => None,
         }
     }
 }

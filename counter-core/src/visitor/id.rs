@@ -75,6 +75,40 @@ impl VisitorKey {
     }
 }
 
+/// The state of the hash under a key when it has the length of its only part, [`PREPARED`] bytes, which are the same for all
+/// requests of an epoch.
+#[derive(Clone, Copy)]
+pub(crate) struct PreparedKey([u64; 4]);
+
+/// The length of parts that keys are prepared for, in bytes: an address and the digest of a user agent.
+pub(crate) const PREPARED: usize = 24;
+
+impl PreparedKey {
+    pub(crate) fn of(key: VisitorKey) -> Self {
+        let mut hash = SipHash::new(key.0);
+        hash.word(PREPARED as u64);
+        Self(hash.state())
+    }
+
+    pub(crate) const fn of_words(words: [u64; 4]) -> Self {
+        Self(words)
+    }
+
+    pub(crate) const fn words(self) -> [u64; 4] {
+        self.0
+    }
+
+    /// Returns the visitor that [`VisitorKey::visitor`] makes of this part.
+    #[inline(always)]
+    pub(crate) fn visitor(self, part: &[u8; PREPARED]) -> VisitorId {
+        let mut hash = SipHash::resume(self.0, 1);
+        for word in part.as_chunks::<8>().0 {
+            hash.word(u64::from_le_bytes(*word));
+        }
+        VisitorId(hash.finish())
+    }
+}
+
 /// Returns 128 bits that cannot be guessed.
 pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -92,5 +126,20 @@ impl fmt::Debug for VisitorId {
 impl fmt::Debug for VisitorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("VisitorKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_prepared_key_makes_the_same_visitors(key in any::<[u8; 16]>(), part in any::<[u8; PREPARED]>()) {
+            let key = VisitorKey::new(key);
+            prop_assert_eq!(PreparedKey::of(key).visitor(&part), key.visitor(&[&part]));
+        }
     }
 }

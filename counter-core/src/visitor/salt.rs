@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 
 use current::Current;
 
-use super::id::random;
+use super::id::{PreparedKey, random};
 use crate::time::Bucket;
 use crate::visitor::VisitorKey;
 use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
@@ -124,6 +124,14 @@ impl Salt {
         let (key, end) = self.0.key(Timestamp::now());
         (key.visitor(parts), end)
     }
+
+    /// Returns what [`visitor_until`](Self::visitor_until) does for one part of 24 bytes, in fewer instructions.
+    #[inline(always)]
+    #[must_use]
+    pub fn visitor_of_part_until(&self, part: &[u8; 24]) -> (VisitorId, Timestamp) {
+        let (key, end) = self.0.prepared_key(Timestamp::now());
+        (key.visitor(part), end)
+    }
 }
 
 impl From<VisitorKey> for Salt {
@@ -183,6 +191,18 @@ impl Salts {
     #[inline]
     pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.current.get(at).unwrap_or_else(|| self.begin(at))
+    }
+
+    /// Returns what [`key`](Self::key) does, prepared.
+    #[inline]
+    fn prepared_key(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
+        self.current.prepared(at).unwrap_or_else(|| self.begin_prepared(at))
+    }
+
+    #[cold]
+    fn begin_prepared(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
+        let (key, end) = self.begin(at);
+        (PreparedKey::of(key), end)
     }
 
     /// Out of line: it runs once an epoch, and while another thread runs it.

@@ -23,6 +23,17 @@ impl SipHash {
         Self { state, words: 0 }
     }
 
+    /// Goes on from a state that so many words have led to.
+    #[inline]
+    pub(crate) const fn resume(state: [u64; 4], words: u64) -> Self {
+        Self { state, words }
+    }
+
+    /// Returns the state, from which it can go on.
+    pub(crate) const fn state(self) -> [u64; 4] {
+        self.state
+    }
+
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         self.words += 1;

@@ -1,14 +1,12 @@
 //! Recent user agents, with what was found in them.
 
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
-use foldhash::quality::RandomState;
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::classify::agent::Signs;
+use crate::recent::Recent;
+use crate::request;
 
 /// The facts that are taken from a user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,76 +22,29 @@ pub(crate) struct UserAgent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
-/// A cache of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
+/// The facts of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
 /// most requests come with one of a few.
+#[derive(Default)]
 pub(crate) struct UserAgents {
     signs: Signs,
-    hasher: RandomState,
-    places: Box<[Place]>,
-}
-
-/// The digest of a user agent, with its lowest bit for a bot, and the same combined with the hash of its text:
-/// so what two threads write at once is never found. A wrong answer would take two texts with one hash, under a
-/// seed that is not known.
-struct Place {
-    known: AtomicU64,
-    check: AtomicU64,
-}
-
-/// 64 KB. Of a hundred user agents two or three share their place with another, and are looked through when they
-/// alternate.
-const PLACES: usize = 4096;
-
-impl Default for UserAgents {
-    fn default() -> Self {
-        // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
-        // first place it could be, and so begins as one that belongs elsewhere.
-        let empty = |place| Place {
-            known: AtomicU64::new(0),
-            check: AtomicU64::new(if place == 0 { u64::MAX } else { 0 }),
-        };
-        Self {
-            signs: Signs::default(),
-            hasher: RandomState::default(),
-            places: (0..PLACES).map(empty).collect(),
-        }
-    }
+    recent: Recent,
 }
 
 impl UserAgents {
     /// The facts of the user agent in these headers.
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
-        self.find(text(headers), |text| self.look(text))
+        let text = text(headers);
+        let number = self.recent.number(text, 0, || self.look(text));
+        let agent = if number & 1 == 1 { Agent::Bot } else { Agent::Human };
+        UserAgent { agent, digest: Digest(number >> 1) }
     }
 
+    /// Looks through a user agent. The lowest bit is for a bot, and the others are its digest.
     // In the place where it is called it would be in the way of what nearly always happens.
     #[cold]
-    fn look(&self, text: &[u8]) -> UserAgent {
-        UserAgent { agent: self.signs.agent(text), digest: Digest::of(text) }
-    }
-
-    #[inline]
-    fn find(&self, text: &[u8], look: impl FnOnce(&[u8]) -> UserAgent) -> UserAgent {
-        let hash = self.hasher.hash_one(text);
-        let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
-        let known = place.known.load(Ordering::Relaxed);
-        if known ^ place.check.load(Ordering::Relaxed) == hash {
-            let agent = if known & 1 == 1 { Agent::Bot } else { Agent::Human };
-            return UserAgent { agent, digest: Digest(known >> 1) };
-        }
-        let found = look(text);
-        place.keep(hash, found);
-        found
-    }
-}
-
-impl Place {
-    #[cold]
-    fn keep(&self, hash: u64, found: UserAgent) {
-        let known = found.digest.0 << 1 | u64::from(found.agent == Agent::Bot);
-        self.known.store(known, Ordering::Relaxed);
-        self.check.store(known ^ hash, Ordering::Relaxed);
+    fn look(&self, text: &[u8]) -> u64 {
+        Digest::of(text).0 << 1 | u64::from(self.signs.agent(text) == Agent::Bot)
     }
 }
 
@@ -115,8 +66,10 @@ impl Digest {
     }
 }
 
+#[inline]
 fn text(headers: &HeaderMap) -> &[u8] {
-    headers.get(header::USER_AGENT).map_or(b"", HeaderValue::as_bytes)
+    let in_front = request::in_front(headers, |name| *name == header::USER_AGENT);
+    in_front.or_else(|| headers.get(header::USER_AGENT)).map_or(b"", HeaderValue::as_bytes)
 }
 
 #[cfg(test)]
@@ -124,22 +77,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_found_again_and_never_that_of_another() {
-        let (known, mut looked) = (UserAgents::default(), 0);
-        let of = |n: u32| {
-            let agent = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
-            UserAgent { agent, digest: Digest::of(&n.to_le_bytes()) }
-        };
-        let mut find = |n: u32| {
-            known.find(&n.to_le_bytes(), |_| {
-                looked += 1;
-                of(n)
-            })
-        };
-        for n in 0..100_000_u32 {
-            assert_eq!([find(n), find(n), find(n / 2 * 2)], [of(n), of(n), of(n / 2 * 2)]);
+    fn what_is_found_again_is_what_was_found_first() {
+        let known = UserAgents::default();
+        for (text, agent) in
+            [("Mozilla/5.0 Gecko/20100101 Firefox/140.0", Agent::Human), ("curl/8", Agent::Bot)]
+        {
+            let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(text))]);
+            let facts = UserAgent { agent, digest: Digest::of(text.as_bytes()) };
+            assert_eq!([known.of(&headers), known.of(&headers)], [facts; 2]);
         }
-        assert!(looked < 200_000, "{looked}");
     }
 
     #[test]

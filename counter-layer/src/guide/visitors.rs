@@ -412,7 +412,8 @@
 //!
 //! In addition to counts and sketches of what it has recently counted, a process keeps the salts of two epochs in memory;
 //! that of the last one is dropped when that of the next one is fetched. Each layer keeps a hash of up to 4,096 recent user
-//! agents (64 KB), with whether it is a bot's, and nothing about the clients that sent them.
+//! agents (64 KB), with whether it is a bot's, and nothing about the clients that sent them; and one with rules a hash of
+//! up to 4,096 recent paths (64 KB), with what the rules decide.
 //!
 //! # What is never stored or logged
 //!

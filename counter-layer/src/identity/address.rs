@@ -109,16 +109,16 @@ impl Address {
         !matches!(self.client, Client::Peer)
     }
 
-    /// The visitor, or `None` when the address is not known: a user agent alone says little.
-    pub(super) fn visitor(&self, head: &RequestHead<'_>, user_agent: Digest, salt: &Salt) -> Option<Told> {
-        let address = self.client(head)?;
-        // One layout for all, so that the hash is inlined with a constant length.
+    /// The visitor with this address.
+    #[inline(always)]
+    pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> Told {
+        // One layout for all, for which keys are prepared.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
             visitor[16..].copy_from_slice(&user_agent.to_le_bytes());
         }
-        Some(salt.visitor_until(&[&visitor]))
+        salt.visitor_of_part_until(&visitor)
     }
 
     /// The significant bits of the client's address, if it is known.

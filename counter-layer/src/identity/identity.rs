@@ -278,40 +278,50 @@ impl Visitors {
         }
     }
 
-    /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
+    /// The visitor of a request; a cookie that the response has to set is written to `cookie`, and the address by which a
+    /// visitor is told apart to `client`.
+    #[inline]
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
+        client: &mut Option<u128>,
     ) -> Option<Told> {
-        let (source, salt) = self.0.as_ref()?;
-        let named = |value: &[u8]| named(salt, value);
-        match source {
-            Source::Nobody => None,
-            Source::Address(address) => address.visitor(head, user_agent, salt),
-            Source::Cookie(name) => cookie::value(head.headers, name).map(named),
-            Source::Issued(issued) => {
+        match self.0.as_ref()? {
+            (Source::Address(address), salt) => {
+                // A user agent alone says little.
+                *client = address.client(head);
+                client.map(|client| address.visitor(client, user_agent, salt))
+            }
+            (source, salt) => source.visitor(head, salt, cookie),
+        }
+    }
+}
+
+impl Source {
+    // Beside what is done for an address, which needs the registers of the processor for itself.
+    #[inline(never)]
+    fn visitor(&self, head: &RequestHead<'_>, salt: &Salt, cookie: &mut Option<HeaderValue>) -> Option<Told> {
+        let named = |value: &[u8]| salt.visitor_until(&[value]);
+        match self {
+            Self::Nobody | Self::Address(_) => None,
+            Self::Cookie(name) => cookie::value(head.headers, name).map(named),
+            Self::Issued(issued) => {
                 let visit = issued.visit(head, salt);
                 *cookie = visit.cookie;
                 visit.visitor
             }
-            Source::Header(name) => {
+            Self::Header(name) => {
                 let value = head.headers.get(name).map(HeaderValue::as_bytes);
                 value.filter(|value| !value.is_empty()).map(named)
             }
-            Source::Closure(closure) => {
+            Self::Closure(closure) => {
                 let Identify(identify) = &closure.identify;
                 identify.ask(|identify| identify(head, salt)).flatten()
             }
         }
     }
-}
-
-// Beside what is done for an address, which needs the registers of the processor for itself.
-#[inline(never)]
-fn named(salt: &Salt, value: &[u8]) -> Told {
-    salt.visitor_until(&[value])
 }
 
 impl fmt::Debug for Identify {
@@ -364,7 +374,7 @@ mod tests {
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
         let user_agent = UserAgents::default().of(request.headers()).digest;
-        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
+        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None, &mut None).map(|(id, _)| id)
     }
 
     #[test]

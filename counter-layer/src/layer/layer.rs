@@ -5,8 +5,9 @@ use counter_core::visits::{Agent, LabelError, Measure};
 use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
+use super::counting::Counting;
+use super::extra::Spare;
 use super::facet::Facets;
-use super::guard::{Counting, Spare};
 use super::measures::Measures;
 use super::page::Pages;
 use super::route::KnownRoute;
@@ -358,6 +359,10 @@ impl AccessCounterLayer {
             route: KnownRoute::default(),
             settings: self.settings.clone(),
             spare: Spare::default(),
+            asks_for_pages: self.settings.pages.is_some() || self.settings.matched_path.is_some(),
+            asks: self.settings.asks(),
+            notes: self.settings.notes(),
+            ends: self.settings.ends(),
         }
     }
 }

@@ -4,10 +4,13 @@ use std::time::Duration;
 use std::time::Instant;
 
 use counter_core::visits::{Bin, Measure};
+#[cfg(feature = "body")]
+use http::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 use super::outcome::Outcome;
+use crate::request::in_front;
 
 /// The measures that a layer keeps distributions of.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +100,7 @@ impl Measures {
 
     /// Returns the bins of a request that was answered.
     #[inline]
-    pub(crate) fn answered<B>(self, measuring: Measuring, response: &Response<B>) -> Bins {
-        let (status, headers) = (response.status(), response.headers());
+    pub(crate) fn answered(self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) -> Bins {
         let mut bins = Bins::none();
         if self.time && !measuring.is_open_ended(status, headers) {
             bins.push(Bin::time(self.took(measuring)));
@@ -239,8 +241,9 @@ impl Measuring {
     /// upgrade or a tunnel becomes.
     fn is_open_ended(self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_stream = || {
-            let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
-            media_type.starts_with(b"text/event-stream")
+            let media_type =
+                in_front(headers, |name| *name == CONTENT_TYPE).or_else(|| headers.get(CONTENT_TYPE));
+            media_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
         self.is_tunnel(status) || is_stream()
     }

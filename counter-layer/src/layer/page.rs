@@ -5,6 +5,7 @@ use counter_core::{Counter, Recorder};
 use http::Method;
 
 use crate::Rules;
+use crate::recent::Recent;
 use crate::rules::Match;
 
 /// A counter that a request feeds besides `hits`.
@@ -20,10 +21,15 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     rules: Arc<Rules>,
+    /// What patterns decide about recent paths: most requests are of some of few.
+    recent: Arc<Recent>,
     /// The pages by the numbers of their patterns.
     included: Box<[Page]>,
     default: Option<Page>,
 }
+
+/// The length of paths that are remembered, in bytes at most: to hash a longer one would take too long.
+const REMEMBERED: usize = 256;
 
 impl Page {
     pub(crate) const fn of(counter: Counter) -> Self {
@@ -36,7 +42,7 @@ impl Pages {
         let page = |(name, weight, visitors)| Page { counter: recorder.counter(name), weight, visitors };
         let included = rules.included().map(page).collect();
         let default = rules.default_counter().map(|name| Page::of(recorder.counter(name)));
-        Self { rules, included, default }
+        Self { rules, recent: Arc::default(), included, default }
     }
 
     pub(crate) fn exclude_prefetch(&self) -> bool {
@@ -51,7 +57,14 @@ impl Pages {
         path: &str,
         route: impl FnOnce() -> Option<&'a str>,
     ) -> Match<'a> {
-        self.rules.find(method, path, route)
+        let look = || self.rules.by_path(method, path);
+        let by_path = if path.len() > REMEMBERED {
+            look()
+        } else {
+            let table = self.rules.table_of(method);
+            Match::from_number(self.recent.number(path.as_bytes(), table, || Match::number(look())))
+        };
+        by_path.unwrap_or_else(|| self.rules.by_default(route))
     }
 
     /// Returns the page of the pattern with this number.
@@ -62,5 +75,38 @@ impl Pages {
     /// Returns the page of requests that nothing else matches.
     pub(crate) const fn default_page(&self) -> Option<Page> {
         self.default
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn a_path_that_comes_again_is_decided_as_it_was_at_first_and_by_its_method() {
+        let rules = Rules::builder()
+            .rule(Rule::counter("pages").pattern("/pages/{id}").method(Method::GET))
+            .rule(Rule::counter("posts").pattern("/pages/{id}").method(Method::POST))
+            .rule(Rule::counter("all").pattern("/files/*"))
+            .exclude("/files/secret")
+            .build()
+            .expect("rules");
+        let recorder =
+            Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").recorder();
+        let pages = Pages::new(Arc::new(rules.clone()), &recorder);
+        let long = format!("/files/{}", "a".repeat(REMEMBERED));
+        let paths = ["/pages/1", "/pages/2;x", "/files/secret", "/files/a", "/", "*", &long];
+        for _ in 0..2 {
+            for path in paths {
+                for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT] {
+                    let found = pages.find(&method, path, || None);
+                    let decided = rules.by_path(&method, path).unwrap_or(Match::Unmatched);
+                    assert_eq!(format!("{found:?}"), format!("{decided:?}"), "{method} {path}");
+                }
+            }
+        }
     }
 }

@@ -10,19 +10,18 @@ use crate::request::{Route, is_private};
 pub(crate) struct KnownRoute(OnceLock<(Route, Counter)>);
 
 impl KnownRoute {
-    /// The counter of a route, unless that is a fallback of axum: found by where its text lies if it is the known
-    /// one, since nothing else can lie there while that is kept here. A nested service has its text written anew for
-    /// each request, and is found by name.
-    pub(crate) fn counter(&self, recorder: &Recorder, route: &Route) -> Option<Counter> {
-        let name = route.as_str();
-        match self.0.get() {
-            Some((known, counter)) if std::ptr::eq(known.as_str(), name) => Some(*counter),
-            _ => self.by_name(recorder, route),
-        }
+    /// The counter of a route if it is this one: found by where its text lies, since nothing else can lie there while
+    /// that is kept here.
+    #[inline]
+    pub(crate) fn known(&self, route: &Route) -> Option<Counter> {
+        let (known, counter) = self.0.get()?;
+        std::ptr::eq(known.as_str(), route.as_str()).then_some(*counter)
     }
 
+    /// The counter of a route by its name, unless that is a fallback of axum. A nested service has its text written
+    /// anew for each request, so that it is never the known one.
     #[cold]
-    fn by_name(&self, recorder: &Recorder, route: &Route) -> Option<Counter> {
+    pub(crate) fn by_name(&self, recorder: &Recorder, route: &Route) -> Option<Counter> {
         let name = route.as_str();
         if is_private(name) {
             return None;

@@ -4,7 +4,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::guard::{Counting, Guard};
+use super::counting::Counting;
+use super::guard::Guard;
 use crate::ResponseFuture;
 
 /// The service of [`AccessCounterLayer`](crate::AccessCounterLayer).

@@ -42,6 +42,26 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Returns whether something is asked before a visitor is told apart.
+    pub(crate) fn asks(&self) -> bool {
+        self.classify_agent.is_some() || self.excludes_prefetch()
+    }
+
+    /// Returns whether something is noted of a request for its end.
+    pub(crate) const fn notes(&self) -> bool {
+        self.on_count.is_some() || self.has_views()
+    }
+
+    /// Returns whether something is asked, recorded or awaited at the end of a request beside its own hits.
+    pub(crate) const fn ends(&self) -> bool {
+        let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
+        self.measures.is_some() || self.count_if.is_some() || self.has_views() || waits
+    }
+
+    pub(crate) fn excludes_prefetch(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch())
+    }
+
     /// Returns whether a request has other hits beside its own.
     #[inline]
     pub(crate) const fn has_views(&self) -> bool {

@@ -128,10 +128,16 @@ impl Setup {
         state == open || (is_matched && state != 0)
     }
 
-    /// Returns whether something is still to be found out about visitors.
+    /// Returns whether a request of this client may tell something about visitors.
     #[inline]
-    pub(crate) fn watches_visitors(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & Check::VISITORS != 0
+    pub(crate) fn watches_visitors(&self, client: Option<u128>) -> bool {
+        let (open, raised) = (Check::OneAddress.open(), Check::OneAddress.raised());
+        match self.state.load(Ordering::Relaxed) & (Check::VISITORS | raised) {
+            0 => false,
+            // Only another client is of interest once that hint is raised, and it may be for ever.
+            state if state == open | raised => client.is_some_and(|client| !self.is_first(client)),
+            state => state & Check::VISITORS != 0,
+        }
     }
 
     /// Notes whether a request had a matched path.
@@ -147,6 +153,7 @@ impl Setup {
         recorder: &Recorder,
         visitors: &Visitors,
         head: &RequestHead<'_>,
+        client: Option<u128>,
         is_known: bool,
         is_issued: bool,
     ) {
@@ -157,7 +164,7 @@ impl Setup {
             Reads::Address(address) => {
                 self.note(recorder, Check::Address, is_known);
                 if is_open(Check::OneAddress)
-                    && let Some(client) = address.client(head)
+                    && let Some(client) = client
                 {
                     self.note(recorder, Check::OneAddress, self.is_another(client));
                 }
@@ -200,11 +207,20 @@ impl Setup {
 
     /// Returns whether this is another client than the first.
     fn is_another(&self, client: u128) -> bool {
-        let hash = self.hasher.hash_one(client) | 1;
+        let hash = self.hash(client);
         match self.address.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => false,
             Err(first) => first != hash,
         }
+    }
+
+    /// Returns whether this is the first client, once there is one.
+    fn is_first(&self, client: u128) -> bool {
+        self.address.load(Ordering::Relaxed) == self.hash(client)
+    }
+
+    fn hash(&self, client: u128) -> u64 {
+        self.hasher.hash_one(client) | 1
     }
 
     /// Counts a request towards a hint, or ends the check where all is well.

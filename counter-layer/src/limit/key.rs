@@ -60,7 +60,7 @@ impl LimitKey {
         let visitors = identity.limited_by(&secret)?;
         Ok(Self::from_fn(move |head| {
             let mut cookie = None;
-            let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie);
+            let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie, &mut None);
             let known = visitor.filter(|_| cookie.is_none());
             let dimensions = Dimensions::new();
             Some(match known {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::Timestamp;
 use crate::visitor::VisitorKey;
+use crate::visitor::id::PreparedKey;
 
 /// The bounds of an epoch and its key, as a sequence lock: a reader writes nothing, not even that it reads,
 /// so no core waits for another. A version that is odd, or that changed during the read, tells that a writer
@@ -12,7 +13,7 @@ use crate::visitor::VisitorKey;
 #[derive(Default)]
 pub(super) struct Current {
     version: AtomicU64,
-    words: [AtomicU64; 4],
+    words: [AtomicU64; 8],
 }
 
 impl Current {
@@ -20,24 +21,41 @@ impl Current {
     /// under way.
     #[inline]
     pub(super) fn get(&self, at: Timestamp) -> Option<(VisitorKey, Timestamp)> {
+        self.read(at, [2, 3]).map(|(words, end)| (VisitorKey::of_words(words), end))
+    }
+
+    /// Returns what [`get`](Self::get) does, with the key prepared.
+    #[inline]
+    pub(super) fn prepared(&self, at: Timestamp) -> Option<(PreparedKey, Timestamp)> {
+        self.read(at, [4, 5, 6, 7]).map(|(words, end)| (PreparedKey::of_words(words), end))
+    }
+
+    /// Reads the words in these places, and the end of the epoch.
+    #[inline(always)]
+    fn read<const COUNT: usize>(
+        &self,
+        at: Timestamp,
+        places: [usize; COUNT],
+    ) -> Option<([u64; COUNT], Timestamp)> {
         let version = self.version.load(Ordering::Acquire);
-        let [start, end, key @ ..] = [0, 1, 2, 3].map(|word| self.words[word].load(Ordering::Relaxed));
+        let read = |place: usize| self.words[place].load(Ordering::Relaxed);
+        let (start, end, words) = (read(0), read(1), places.map(read));
         // The values are read before the version is read again.
         fence(Ordering::Acquire);
         let whole =
             version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
-        (whole && (start..end).contains(&at.as_unix()))
-            .then(|| (VisitorKey::of_words(key), Timestamp::from_unix(end)))
+        (whole && (start..end).contains(&at.as_unix())).then(|| (words, Timestamp::from_unix(end)))
     }
 
     /// Sets the key of an epoch, given in Unix seconds. Calls must not overlap.
     pub(super) fn set(&self, epoch: Range<u64>, key: VisitorKey) {
         let [low, high] = key.words();
+        let [a, b, c, d] = PreparedKey::of(key).words();
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
         // A reader that sees one of the following words sees the odd version.
         fence(Ordering::Release);
-        for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high]) {
+        for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high, a, b, c, d]) {
             place.store(word, Ordering::Relaxed);
         }
         self.version.store(version + 2, Ordering::Release);
@@ -88,8 +106,13 @@ mod tests {
                 }
             });
             let mixed = (0..300_000).filter_map(|_| current.get(at)).find(|key| !whole.contains(&name(*key)));
+            let of_part = keys.map(|key| key.visitor(&[&[7; 24]]));
+            let prepared =
+                (0..300_000).filter_map(|_| current.prepared(at)).map(|(key, _)| key.visitor(&[7; 24]));
+            let mixed_prepared = prepared.filter(|visitor| !of_part.contains(visitor)).count();
             done.store(true, Ordering::Relaxed);
             assert!(mixed.is_none());
+            assert_eq!(mixed_prepared, 0);
         });
         assert_eq!(current.get(at).map(name), Some(whole[1]));
     }

@@ -1,0 +1,439 @@
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[cfg(feature = "log")]
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
+use counter_core::{Counter, CounterName, Recorder, Timestamp};
+#[cfg(feature = "log")]
+use http::Method;
+
+use super::extra::{Confirmation, Extra, Spare};
+#[cfg(feature = "log")]
+use super::measures::Measures;
+use super::page::{Page, Pages};
+use super::route::KnownRoute;
+use super::seen::{MOST_HITS, Seen, WITH_FACETS};
+use super::settings::{Fallback, Settings};
+#[cfg(feature = "log")]
+use super::setup::Setup;
+use crate::classify::{Digest, is_call, is_prefetch};
+use crate::closure::caught;
+#[cfg(feature = "log")]
+use crate::identity::Reads;
+use crate::identity::{RequestHead, Told, Visitors};
+use crate::label::Noted;
+use crate::request::{self, Route, is_private};
+use crate::reserved::is_reserved;
+use crate::rules::Match;
+use crate::{Delivery, Outcome, Visit};
+
+/// The state that all services of one layer share.
+pub(crate) struct Counting {
+    pub(crate) recorder: Recorder,
+    /// The counter of everything.
+    pub(crate) hits: Counter,
+    pub(crate) visitors: Visitors,
+    pub(crate) route: KnownRoute,
+    pub(crate) settings: Settings,
+    pub(super) spare: Spare,
+    /// Rules or a closure find the pages.
+    pub(super) asks_for_pages: bool,
+    /// Something is asked before a visitor is told apart.
+    pub(super) asks: bool,
+    /// Something is noted of a request for its end.
+    pub(super) notes: bool,
+    /// Something depends on the end of a request.
+    pub(super) ends: bool,
+}
+
+impl Counting {
+    /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
+    /// action to run when it has counted, and the values of labels.
+    pub(super) fn look(
+        &self,
+        head: &RequestHead<'_>,
+        at: Option<Timestamp>,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Result<Seen, Skip> {
+        // Field by field, so that what nearly always decides needs no memory for it.
+        let route = if self.asks_for_pages { None } else { request::route(head.extensions) };
+        let (counter, weight, visitors, has_page) = match self.known_page(route) {
+            Some(counter) => (counter, NonZeroU32::MIN, true, true),
+            None => match self.page(head, route)? {
+                Some(Page { counter, weight, visitors }) => (counter, weight, visitors, true),
+                None => (self.hits, NonZeroU32::MIN, true, false),
+            },
+        };
+        let user_agent = self.settings.user_agents.of(head.headers);
+        let agent = if self.asks { self.ask_first(head, user_agent.agent)? } else { user_agent.agent };
+        let visitor = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
+            self.visitor(head, user_agent.digest, extra)
+        } else {
+            // A client that is not told apart is given no cookie either.
+            None
+        };
+        let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
+        let method =
+            if self.notes { self.note(&Visit { head: *head, agent, visitor }, at, weight, extra) } else { 0 };
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        Ok(Seen { hits: [all, all.on(counter)], has_page, agent, method, until })
+    }
+
+    /// Asks what is asked before a visitor is told apart; returns the kind of client.
+    #[inline(never)]
+    fn ask_first(&self, head: &RequestHead<'_>, agent: Agent) -> Result<Agent, Skip> {
+        if self.settings.excludes_prefetch() && is_prefetch(head.headers) {
+            return Err(Skip::Prefetch);
+        }
+        let classify = self.settings.classify_agent.as_ref();
+        Ok(classify.and_then(|classify| classify.ask(|classify| classify(head))).unwrap_or(agent))
+    }
+
+    #[inline(always)]
+    fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Option<Told> {
+        let (mut cookie, mut client) = (None, None);
+        let visitor = self.visitors.visitor(head, user_agent, &mut cookie, &mut client);
+        if self.settings.setup.watches_visitors(client) {
+            let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+            self.settings.setup.visitor(&self.recorder, &self.visitors, head, client, is_known, is_issued);
+        }
+        if cookie.is_some() {
+            extra.get_or_insert_default().cookie = cookie;
+        }
+        visitor
+    }
+
+    /// Notes what the action of the application and labels need at the end, and returns the place of the method.
+    #[inline(never)]
+    fn note(
+        &self,
+        visit: &Visit<'_>,
+        at: Option<Timestamp>,
+        weight: NonZeroU32,
+        extra: &mut Option<Box<Extra>>,
+    ) -> u8 {
+        let Visit { head, agent, .. } = visit;
+        if let Some(on_count) = &self.settings.on_count
+            && let Some(then) = on_count.ask(|look| look(visit)).flatten()
+        {
+            extra.get_or_insert_default().then = Some(then);
+        }
+        if let Some(labels) = &self.settings.labels {
+            let noted = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
+            extra.get_or_insert_with(|| self.spare.take()).labels = noted;
+        }
+        self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method))
+    }
+
+    /// Returns the counter of a route if it is the one of this service, as nearly always.
+    #[inline]
+    fn known_page(&self, route: Option<&Route>) -> Option<Counter> {
+        let counter = self.route.known(route?)?;
+        (!self.settings.setup.watches_paths(true)).then_some(counter)
+    }
+
+    // Beside what is done for that route.
+    #[inline(never)]
+    fn page(&self, head: &RequestHead<'_>, route: Option<&Route>) -> Result<Option<Page>, Skip> {
+        match &self.settings.pages {
+            Some(pages) => self.by_rules(pages, head),
+            None => {
+                let page = self.of_route(head, route);
+                self.watch_path(head, page.is_some());
+                Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
+            }
+        }
+    }
+
+    fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        let matched_path = || {
+            let matched = self.matched_path(head);
+            self.watch_path(head, matched.is_some());
+            matched
+        };
+        let page = match pages.find(head.method, head.uri.path(), matched_path) {
+            Match::Excluded(_) => return Err(Skip::Excluded),
+            Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
+            Match::Included(number) => Some(pages.included(number)),
+            Match::DefaultCounter => pages.default_page(),
+            Match::Unmatched | Match::PathTooLong(_) => match self.fallback(head) {
+                Some(page) => return Ok(page),
+                None => None,
+            },
+        };
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
+    }
+
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    #[inline(never)]
+    pub(super) fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
+        let method = head.uri.path();
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
+    }
+
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    pub(super) fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || self.matched_path(head);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
+    }
+
+    fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
+        match &self.settings.matched_path {
+            None => request::route(head.extensions).map(Route::as_str),
+            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+        }
+    }
+
+    fn of_route(&self, head: &RequestHead<'_>, route: Option<&Route>) -> Option<Page> {
+        if self.settings.matched_path.is_none() {
+            return self.route.by_name(&self.recorder, route?).map(Page::of);
+        }
+        let template = self.matched_path(head)?;
+        (!is_private(template)).then(|| Page::of(self.of_template(template)))
+    }
+
+    fn of_template(&self, template: &str) -> Counter {
+        if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
+    }
+
+    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    #[inline]
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+    }
+
+    #[inline(never)]
+    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
+        if counter == self.hits {
+            return Some(None);
+        }
+        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
+    }
+
+    /// Returns the counter for what a closure put under a name that the layer keeps for itself.
+    #[cold]
+    fn reserved(&self) -> Counter {
+        if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
+            caught(|| {
+                tracing::warn!(
+                    "a closure named a counter that the layer feeds itself, such as `hits` or `status:2xx`: its \
+                     requests count under {}",
+                    CounterName::OTHER
+                );
+            });
+        }
+        self.recorder.counter(CounterName::OTHER)
+    }
+
+    #[inline]
+    fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        if self.settings.setup.watches_paths(is_matched) {
+            self.look_at_path(head, is_matched);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
+            self.settings.setup.path(&self.recorder, is_matched);
+        }
+    }
+
+    pub(super) fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if self.ends || extra.is_some() {
+            return self.settle_otherwise(seen, outcome, extra);
+        }
+        match seen {
+            Ok(seen) => self.recorder.request_until(seen.hits(), seen.agent, seen.until),
+            Err(skip) => self.recorder.skip(*skip),
+        }
+    }
+
+    // Beside what is done where nothing depends on the end of a request.
+    #[inline(never)]
+    fn settle_otherwise(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if let Some(measures) = self.settings.measures {
+            self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+            return;
+        }
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_until(hits, seen.agent, seen.until);
+        });
+    }
+
+    #[inline(always)]
+    pub(super) fn settle_measured(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        bins: &[Bin],
+        extra: &mut Option<Box<Extra>>,
+    ) -> bool {
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_measured(
+                hits,
+                seen.agent,
+                seen.until,
+                Measured { hits: seen.hits(), bins },
+            );
+        })
+    }
+
+    /// Returns whether the request counts.
+    #[inline(always)]
+    fn settle_by(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+        record: impl FnOnce(&[Hit], &Seen),
+    ) -> bool {
+        let decided = seen.as_ref().map_err(|skip| *skip);
+        let seen = match decided.and_then(|seen| self.wants(outcome).then_some(seen).ok_or(Skip::Outcome)) {
+            Ok(seen) => seen,
+            Err(skip) => {
+                self.recorder.skip(skip);
+                return false;
+            }
+        };
+        let (mut all, mut of_facets);
+        let hits = if self.settings.labels.is_some() {
+            all = [seen.hits[0]; MOST_HITS];
+            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all)
+        } else if self.settings.facets.is_some() {
+            of_facets = [seen.hits[0]; WITH_FACETS];
+            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
+        } else {
+            seen.hits()
+        };
+        record(hits, seen);
+        if let Delivery::BeforeResponse { timeout } = self.settings.delivery
+            && outcome != Outcome::Aborted
+        {
+            self.confirm(hits, timeout, extra);
+        }
+        if let Some(extra) = extra
+            && let Some(then) = extra.then.take()
+        {
+            then.counted(outcome);
+        }
+        true
+    }
+
+    /// Leaves out what the service of a layer does and a log does not.
+    #[cfg(feature = "log")]
+    pub(crate) fn of_a_log(mut self) -> Self {
+        // What it does would be done once more whenever a log is read.
+        self.settings.on_count = None;
+        self.notes = self.settings.notes();
+        // What a log does not tell is no sign of how the layer is set up.
+        self.settings.setup = Arc::new(Setup::over());
+        self
+    }
+
+    /// Decides about a request without recording it: its hits are put into `hits`. Returns how many of them, from the
+    /// first on, are those that are measured.
+    ///
+    /// A cookie that would be issued is one that the client never got, and so no visitor.
+    #[cfg(feature = "log")]
+    pub(crate) fn decide(
+        &self,
+        head: &RequestHead<'_>,
+        at: Timestamp,
+        outcome: Outcome,
+        hits: &mut Vec<Hit>,
+    ) -> Result<(Agent, usize), Skip> {
+        let mut extra = None;
+        let mut seen = self.look(head, Some(at), &mut extra)?;
+        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
+            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+        }
+        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
+        if *head.method == Method::POST && self.counts_by_method(head) {
+            match self.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
+        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
+        if !self.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        if self.settings.has_views() {
+            let mut all = [seen.hits[0]; MOST_HITS];
+            let all = seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all);
+            hits.extend_from_slice(all);
+            extra.into_iter().for_each(|extra| self.spare.put(extra));
+        } else {
+            hits.extend_from_slice(seen.hits());
+        }
+        Ok((seen.agent, seen.hits().len()))
+    }
+
+    /// Returns the measures of a request of which a log tells how it ended.
+    #[cfg(feature = "log")]
+    pub(crate) fn logged(&self) -> Option<Measures> {
+        self.settings.measures.filter(|_| !self.settings.count_on_request)
+    }
+
+    /// Returns whether visitors are told apart under the salt of an epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn needs_key(&self) -> bool {
+        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
+    }
+
+    /// Tells visitors apart by this key from now on.
+    #[cfg(feature = "log")]
+    pub(crate) fn use_key(&mut self, key: VisitorKey) {
+        let identity = self.settings.identity.clone().key(key);
+        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
+    }
+
+    /// Without an answer of the closure it is as if there was none.
+    fn wants(&self, outcome: Outcome) -> bool {
+        let asked =
+            self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
+        asked.unwrap_or(true)
+    }
+
+    // Beside what every request does: its future is long.
+    #[inline(never)]
+    fn confirm(&self, hits: &[Hit], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+        let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
+        extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
+    }
+}
+
+/// The values of labels that were noted of a request.
+fn noted(extra: Option<&Extra>) -> Option<&Noted> {
+    extra.map(|extra| &extra.labels)
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting").field("facets", &self.settings.facets).finish_non_exhaustive()
+    }
+}
