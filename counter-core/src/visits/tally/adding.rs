@@ -8,7 +8,7 @@ use crate::sketch::Register;
 use crate::visits::bin_table::Together;
 use crate::visits::registry::OTHER;
 use crate::visits::stripe::{Buckets, Stripe};
-use crate::visits::{Agent, Hit, Measured};
+use crate::visits::{Agent, Bin, Hit, Measured};
 
 impl Tally {
     /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
@@ -135,24 +135,33 @@ impl Tally {
         agent: Agent,
         measured: Measured<'_>,
     ) -> bool {
-        self.add(hits, at, Some(agent)) | self.measure(at, measured)
+        self.stripes
+            .with(|stripe| self.add_to(stripe, hits, at, Some(agent)) | self.measure_to(stripe, at, measured))
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
+    pub(crate) fn measure(&self, at: Timestamp, measured: Measured<'_>) -> bool {
+        self.stripes.with(|stripe| self.measure_to(stripe, at, measured))
+    }
+
+    #[inline]
+    fn measure_to(&self, stripe: &Stripe, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
         let Some(set) = &self.grid.distributions else { return false };
         let number = |hit: &Hit| self.number(hit.counter);
-        self.stripes.with(|stripe| {
-            let mut rest = stripe.rest();
-            let start = rest.measured_start(at, set);
-            for hits in hits.chunks(2) {
-                let counters = (number(&hits[0]), hits.get(1).map(number));
-                for bins in bins.chunks(2) {
-                    rest.bins.add(Together::new(counters, (bins[0], bins.get(1).copied())), start);
-                }
+        let mut rest = stripe.rest();
+        let start = rest.measured_start(at, set);
+        let mut add = |hits: &[Hit], bins: &[Bin]| {
+            if let (Some(hit), Some(bin)) = (hits.first(), bins.first()) {
+                let counters = (number(hit), hits.get(1).map(number));
+                rest.bins.add(Together::new(counters, (*bin, bins.get(1).copied())), start);
             }
-            rest.bins.is_full()
-        })
+        };
+        if hits.len() <= 2 && bins.len() <= 2 {
+            add(hits, bins);
+        } else {
+            hits.chunks(2).for_each(|hits| bins.chunks(2).for_each(|bins| add(hits, bins)));
+        }
+        rest.bins.is_full()
     }
 
     fn buckets(&self, at: Timestamp) -> Buckets {
