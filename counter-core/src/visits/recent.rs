@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sketch::Register;
 
-/// What threads have left in their rings lately, in a table in which whatever comes later takes a place. It knows nothing of
+/// A table of what threads have left in their rings lately, in which whatever comes later takes a place. It knows nothing of
 /// what it does not have, and what it has is on its way to the registers, or there.
 #[derive(Debug)]
 pub(crate) struct Recent(Box<[AtomicU64]>);

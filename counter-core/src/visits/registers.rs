@@ -13,7 +13,7 @@ pub(crate) struct OpenBuckets(Vec<OpenBucket>);
 #[derive(Debug)]
 struct OpenBucket {
     start: Timestamp,
-    /// By the number of the counter.
+    /// The registers of counters, by their numbers.
     counters: Vec<Registers>,
 }
 

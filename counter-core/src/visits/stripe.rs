@@ -63,7 +63,7 @@ pub(crate) struct Rest {
     side: usize,
     /// All of the other side was seen.
     is_seen: bool,
-    /// What was seen of each slot, by the number of the counter.
+    /// The counts that were seen, by the number of the counter.
     seen: Box<[[u64; SIDES]]>,
     /// Cells that nothing is added to any more.
     closed: Vec<Closed>,
@@ -90,7 +90,7 @@ pub(crate) struct Closed {
 /// instants come in no order.
 pub(crate) const CLOSED: usize = 4096;
 
-/// What became of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Visitor,

@@ -8,7 +8,7 @@ use super::seen::Seen;
 use super::visit::Then;
 use crate::label::Noted;
 
-/// What few requests have; all others are moved without the room for it.
+/// The part of a request that few have; all others are moved without the room for it.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     /// The cookie to set in the response.

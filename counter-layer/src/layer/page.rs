@@ -21,7 +21,7 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     rules: Arc<Rules>,
-    /// What patterns decide about recent paths: most requests are of some of few.
+    /// Decisions of patterns about recent paths: most requests are of some of few.
     recent: Arc<Recent>,
     /// The pages by the numbers of their patterns.
     included: Box<[Page]>,

@@ -20,7 +20,7 @@ use crate::support::{name, precision};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 
-/// What came, and what is answered: the last of these again and again.
+/// The requests that came, and the answers: the last of these again and again.
 #[derive(Clone, Debug, Default)]
 struct Receiver(Arc<Mutex<(Vec<Came>, Vec<Answer>)>>);
 

@@ -44,7 +44,7 @@ async fn site(
     Site { process, address }
 }
 
-/// What came to an address whose first answers are errors.
+/// The requests that came to an address whose first answers are errors.
 async fn receiver() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
     let came = Arc::new(Mutex::new(Vec::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -1,4 +1,4 @@
-//! What a spool asks of the tally.
+//! The side of the tally that a spool asks.
 
 use super::{SpoolAccount, Tally, Waiting};
 use crate::Timestamp;

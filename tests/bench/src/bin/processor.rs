@@ -38,7 +38,7 @@ const TICK: Duration = Duration::from_millis(20);
 const WARM: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// What a process is told to do, and says of it.
+/// The words by which a process is told what to do, and tells what it did.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     requests: u64,
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What a process takes that does everything else, for each rate: the least of three.
+/// The processor time of a process that does everything else, for each rate: the least of three.
 fn paces() -> Result<[f64; 2], Box<dyn Error>> {
     let (counters, visitors) = SITES[0];
     let mut paces = [f64::INFINITY; 2];
@@ -207,7 +207,7 @@ fn resident() -> f64 {
     kilobytes.expect("a process has a size") * 1024.0 / 1e6
 }
 
-/// Those who come to the site.
+/// The visitors of the site.
 #[derive(Clone, Debug)]
 struct Visits {
     recorder: Recorder,

@@ -25,13 +25,13 @@ const TICK: Duration = Duration::from_millis(100);
 /// The least time that a row is measured.
 const MEASURED: Duration = Duration::from_secs(10);
 
-/// What a server's core may be busy with before it counts as full, in hundredths.
+/// The share of a server's core, in hundredths, from which on it counts as full.
 const FULL: f64 = 80.0;
 
 /// Attempts of a flush before an instance gives up: each is five seconds at most.
 const ATTEMPTS: u32 = 12;
 
-/// What each instance does.
+/// The work of each instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     counters: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// That of two arguments: counters, and seconds between two flushes.
+    /// The command of two arguments: counters, and seconds between two flushes.
     pub(crate) fn of(arguments: &[&str]) -> Result<Self, Box<dyn Error>> {
         let counters = arguments.first().map_or(Ok(1000), |word| word.parse())?;
         let seconds = arguments.get(1).map_or(Ok(1), |word| word.parse())?;
@@ -61,7 +61,7 @@ enum Servers {
     Cluster(RedisCluster),
 }
 
-/// What a fleet of one size took.
+/// The cost of a fleet of one size.
 #[derive(Debug)]
 struct Row {
     instances: u32,
@@ -70,13 +70,13 @@ struct Row {
     calls: f64,
     /// Milliseconds of their cores in a second.
     server: f64,
-    /// Of the busiest server's core, in hundredths.
+    /// The use of the busiest server's core, in hundredths.
     busiest: f64,
     /// Milliseconds of an instance's processor in a second.
     instance: f64,
     /// Until acknowledged, in milliseconds: the median, and the most.
     waits: [f64; 2],
-    /// Of all cores of the machine, in hundredths: whatever ran on it.
+    /// The use of all cores of the machine, in hundredths: whatever ran on it.
     machine: f64,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Where it ends: the first row that is too much, for a server or for the machine, and where a server's end would be.
+/// The end: the first row that is too much, for a server or for the machine, and where a server's end would be.
 fn knee(rows: &[Row], interval: Duration) -> String {
     let interval = interval.as_secs_f64() * 1e3;
     let is_full = |row: &Row| row.busiest > FULL;
@@ -245,7 +245,7 @@ impl Servers {
         }
     }
 
-    /// What all counters ever counted.
+    /// The sum of what all counters ever counted.
     fn total(&self) -> u64 {
         let hits = |(prefix, server): (String, &RedisServer)| {
             let told = server.strings(&["HGETALL", &format!("{prefix}total")]);
@@ -293,7 +293,7 @@ impl Instance {
         Ok(Self { process, says })
     }
 
-    /// What it says next.
+    /// The next line that it says.
     fn hear(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
         match self.says.read_line(&mut line)? {
