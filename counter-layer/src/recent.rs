@@ -42,7 +42,9 @@ impl Recent {
     pub(crate) fn number(&self, text: &[u8], kind: u64, look: impl FnOnce() -> u64) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(text);
-        let hash = hasher.finish() ^ kind;
+        // Into the hash, so that no two kinds of a text share a place.
+        hasher.write_u64(kind);
+        let hash = hasher.finish();
         let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
         let number = place.number.load(Ordering::Relaxed);
         if number ^ place.check.load(Ordering::Relaxed) == hash {

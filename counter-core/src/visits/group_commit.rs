@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tokio::sync::{Notify, watch};
 
@@ -30,11 +30,13 @@ impl GroupCommit {
         Self(shards.iter().map(flushes).collect())
     }
 
-    /// Begins a flush and returns its number. It must be called before anything is taken: a caller that
-    /// records after the flush has passed its stripe then sees the new number, by way of that stripe's lock,
-    /// and waits for the next flush.
+    /// Begins a flush and returns its number. It must be called before anything is taken: of a caller that
+    /// records meanwhile either the flush sees the hits, or the caller sees the new number and waits for the next flush.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
-        self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1
+        let flush = self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1;
+        // With that of a ticket: hits are recorded without a lock, and each side writes first and then reads.
+        fence(Ordering::SeqCst);
+        flush
     }
 
     /// Ends a flush: the store has everything that this flush and all earlier ones took.
@@ -52,6 +54,7 @@ impl GroupCommit {
         let mut shards: Vec<_> = shards.into_iter().collect();
         shards.sort_unstable();
         shards.dedup();
+        fence(Ordering::SeqCst);
         let next = |shard: Shard| {
             let flushes = &self.0[shard.index()];
             let next = flushes.begun.load(Ordering::SeqCst) + 1;

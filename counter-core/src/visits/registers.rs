@@ -76,11 +76,9 @@ impl OpenBuckets {
         Some(place)
     }
 
-    /// Drops the buckets that begin before `current`; returns whether there are any.
-    pub(crate) fn close(&mut self, current: Timestamp) -> bool {
-        let before = self.0.len();
+    /// Drops the buckets that begin before `current`.
+    pub(crate) fn close(&mut self, current: Timestamp) {
         self.0.retain(|open| open.start >= current);
-        self.0.len() < before
     }
 
     /// Calls with every register that is set of these counters.
@@ -246,7 +244,7 @@ mod tests {
             assert!(open.raise(1, at(second), register, at(10)));
         }
         assert_eq!(open.0.iter().map(|open| open.start).collect::<Vec<_>>(), [10, 11, 13, 12].map(at));
-        assert!(open.close(at(12)) && !open.close(at(12)));
+        open.close(at(12));
         assert!(!open.raise(1, at(12), register, at(12)) && open.raise(1, at(11), register, at(12)));
         assert_eq!(open.0.len(), 2);
     }

@@ -5,7 +5,7 @@
 //! ends it turns to the others, whose bucket is then the new one, and only it does so. Hits of any other bucket go to a list.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crate::visits::bin_table::BinTable;
 use crate::visits::own::Own;
@@ -35,14 +35,20 @@ pub(crate) struct Stripe {
     rest: Mutex<Rest>,
 }
 
-/// The counts of a thread, by the number of the counter: all of them, since what a thread adds to cannot be moved.
-type Counts = Box<[Slot]>;
+/// The counts of a thread, by the number of the counter: in parts, since what a thread adds to cannot be moved.
+#[derive(Debug)]
+struct Counts(Box<[OnceLock<Box<Part>>]>);
+
+type Part = [Slot; PART];
 
 /// The hits of a counter in the current bucket, and those in another.
 #[derive(Debug, Default)]
 struct Slot([Own; SIDES]);
 
 const SIDES: usize = 2;
+
+/// The number of counters in a part of the counts: 16 KB.
+const PART: usize = 1024;
 
 /// The buckets of an instant.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +60,7 @@ pub(crate) struct Buckets {
     pub(crate) visitors_number: u64,
 }
 
-/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, and for each hit of another bucket.
+/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, for each hit of another bucket, and for bins.
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// The buckets of both sides.
@@ -64,7 +70,7 @@ pub(crate) struct Rest {
     /// All of the other side was seen.
     is_seen: bool,
     /// The counts that were seen, by the number of the counter.
-    seen: Box<[[u64; SIDES]]>,
+    seen: Vec<[u64; SIDES]>,
     /// Cells that nothing is added to any more.
     closed: Vec<Closed>,
     /// The hits that went to a list and to no slot, and those of them for `(other)`.
@@ -126,13 +132,13 @@ impl Stripe {
             visitors_number: Own::default(),
             side: AtomicUsize::new(0),
             requests: Default::default(),
-            counts: (0..counters).map(|_| Slot::default()).collect(),
+            counts: Counts((0..counters.div_ceil(PART)).map(|_| OnceLock::new()).collect()),
             visitors: Ring::default(),
             rest: Mutex::new(Rest {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
                 is_seen: true,
-                seen: vec![[0; SIDES]; counters].into(),
+                seen: Vec::new(),
                 closed: Vec::new(),
                 listed: 0,
                 listed_other: 0,
@@ -165,8 +171,8 @@ impl Stripe {
         self.visitors_number.get()
     }
 
-    /// Turns to the buckets of an instant.
-    pub(crate) fn turn(&self, to: Buckets) {
+    /// Turns to the buckets of an instant; returns whether it is time to [`take`](Self::take) the cells.
+    pub(crate) fn turn(&self, to: Buckets) -> bool {
         let mut rest = self.rest();
         if rest.starts[rest.side] != to.start {
             let other = 1 - rest.side;
@@ -181,13 +187,14 @@ impl Stripe {
         self.visitors_start.set(to.visitors.as_unix());
         self.visitors_number.set(to.visitors_number);
         self.at.set(to.at.as_unix());
+        rest.is_full()
     }
 
     /// Adds hits of the [current](Self::is_at) bucket to a counter.
     #[inline]
     pub(crate) fn add(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
-        self.counts[counter as usize].0[side].add(weight);
+        self.counts.slot(counter).0[side].add(weight);
     }
 
     /// Adds hits of any bucket; returns whether it is time to [`take`](Self::take) the cells.
@@ -198,7 +205,7 @@ impl Stripe {
         if counter == OTHER {
             rest.listed_other += count;
         }
-        rest.closed.len() >= CLOSED
+        rest.is_full()
     }
 
     #[inline]
@@ -256,15 +263,17 @@ impl Stripe {
             cells: rest.closed.len() + rest.bins.len(),
             ..StripeHits::default()
         };
-        for (slot, seen) in self.counts.iter().zip(&rest.seen) {
+        for (counter, slot) in self.counts.iter() {
+            let seen = rest.seen.get(counter as usize).copied().unwrap_or_default();
             for (side, seen) in slot.0.iter().zip(seen) {
                 let count = side.get();
                 hits.recorded += count;
-                hits.cells += usize::from(count > *seen);
+                hits.cells += usize::from(count > seen);
+                if counter == OTHER {
+                    hits.overflow += count;
+                }
             }
         }
-        let other = self.counts.get(OTHER as usize).into_iter().flat_map(|slot| &slot.0);
-        hits.overflow += other.map(Own::get).sum::<u64>();
         hits.pending = hits.recorded - rest.taken;
         hits
     }
@@ -288,6 +297,10 @@ impl Stripe {
 }
 
 impl Rest {
+    const fn is_full(&self) -> bool {
+        self.closed.len() >= CLOSED
+    }
+
     /// Returns the start of an instant's bucket of distributions.
     pub(crate) fn measured_start(&mut self, at: Timestamp, distributions: &Precisions) -> Timestamp {
         if self.measured.0 != at {
@@ -299,13 +312,40 @@ impl Rest {
     /// Closes what is new on a side.
     fn see(&mut self, side: usize, counts: &Counts) {
         let start = self.starts[side];
-        for ((counter, slot), seen) in (0..).zip(counts).zip(&mut self.seen) {
-            let (count, seen) = (slot.0[side].get(), &mut seen[side]);
+        for (counter, slot) in counts.iter() {
+            let (index, count) = (counter as usize, slot.0[side].get());
+            if index >= self.seen.len() {
+                self.seen.resize(index + PART, [0; SIDES]);
+            }
+            let seen = &mut self.seen[index][side];
             if *seen != count {
                 self.closed.push(Closed { counter, start, count: count - *seen });
                 *seen = count;
             }
         }
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn slot(&self, counter: u32) -> &Slot {
+        let index = counter as usize;
+        let part = match self.0[index / PART].get() {
+            Some(part) => part,
+            None => self.grow(index / PART),
+        };
+        &part[index % PART]
+    }
+
+    #[cold]
+    fn grow(&self, part: usize) -> &Part {
+        self.0[part].get_or_init(|| Box::new(std::array::from_fn(|_| Slot::default())))
+    }
+
+    /// Returns the slots of the parts that are there, with the numbers of their counters.
+    fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let parts = (0..).step_by(PART).zip(&self.0).filter_map(|(first, part)| Some((first, part.get()?)));
+        parts.flat_map(|(first, part)| (first..).zip(part.iter()))
     }
 }
 
@@ -366,6 +406,20 @@ mod tests {
             expected.iter().filter(|((number, _), _)| *number == OTHER).map(|(_, count)| count).sum();
         assert_eq!((recorded, pending, cells), (expected.values().sum::<u64>(), 0, 0));
         assert_eq!(overflow, other);
+    }
+
+    #[test]
+    fn a_thread_that_turns_while_nothing_is_taken_says_when_it_is_full() {
+        let (stripe, mut sums) = (Stripe::new(200), BTreeMap::new());
+        for second in 0..1000 {
+            if stripe.turn(buckets(second)) {
+                take(&stripe, &mut sums);
+            }
+            (0..100).for_each(|counter| stripe.add(counter, 1));
+            assert!(stripe.hits().cells <= CLOSED + 300);
+        }
+        take(&stripe, &mut sums);
+        assert_eq!((sums.len(), sums.values().sum::<u64>()), (100_000, 100_000));
     }
 
     #[test]

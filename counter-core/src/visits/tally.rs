@@ -64,6 +64,8 @@ struct Backlog {
     shards: Vec<Shard>,
     /// The registers of the visitor buckets that are open.
     open: OpenBuckets,
+    /// The bucket of visitors in which the last ones were taken from a stripe.
+    current: Timestamp,
     /// The numbers of counters whose visitors the store was sent.
     visited: HashSet<u32, RandomState>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
@@ -127,6 +129,7 @@ impl Tally {
                 delivery: Delivery::new(shards),
                 shards: Vec::new(),
                 open: OpenBuckets::default(),
+                current: Timestamp::MIN,
                 visited: HashSet::default(),
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
@@ -416,10 +419,7 @@ impl Tally {
             }
         }
         backlog.spare_labels = labels;
-        if backlog.open.close(current) {
-            // Their numbers come again, some day.
-            self.recent.forget(|_| true);
-        }
+        backlog.open.close(current);
         for waiting in &mut backlog.waiting {
             if waiting.pending.len() > waiting.high_water {
                 backlog.delivery.expire(waiting.coarsen(now, &self.grid));

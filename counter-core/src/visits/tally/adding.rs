@@ -31,10 +31,13 @@ impl Tally {
         if let Some(agent) = agent {
             stripe.record_request(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
-        if !stripe.is_at(at) && !self.turn(stripe, at) {
-            return self.list(stripe, hits, at);
-        }
         let mut is_full = false;
+        if !stripe.is_at(at) {
+            match self.turn(stripe, at) {
+                Some(full) => is_full = full,
+                None => return self.list(stripe, hits, at),
+            }
+        }
         for hit in hits {
             let number = self.number(hit.counter);
             let weight = u64::from(hit.weight.get());
@@ -56,14 +59,11 @@ impl Tally {
     }
 
     /// Turns a stripe to the buckets of an instant, if they are those of now: it is only worth it for hits that are not alone.
+    /// Returns then whether it is time to [`fold`](Self::fold).
     #[cold]
-    fn turn(&self, stripe: &Stripe, at: Timestamp) -> bool {
+    fn turn(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
         let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
-        let is_now = buckets.start == now.start;
-        if is_now {
-            stripe.turn(buckets);
-        }
-        is_now
+        (buckets.start == now.start).then(|| stripe.turn(buckets))
     }
 
     /// Adds hits of any instant; returns whether it is time to [`fold`](Self::fold).
@@ -110,6 +110,10 @@ impl Tally {
 
     pub(super) fn drain_into(&self, backlog: &mut Backlog, stripe: &Stripe, now: Timestamp) {
         let current = self.grid.visitors.base().bucket(now).start;
+        if std::mem::replace(&mut backlog.current, current) != current {
+            // The numbers of buckets come again, some day.
+            self.recent.forget(|_| true);
+        }
         stripe.visitors.drain(|number, bucket, register| {
             if backlog.open.raise(number, bucket, register, current) {
                 let waiting = backlog.waiting(number, &self.registry);
