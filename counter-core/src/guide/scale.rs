@@ -32,8 +32,8 @@
 //!
 //! A process takes less than 400 bytes for an idle counter. A counter that is hit in each second takes 80 bytes more for
 //! each of the last 60 seconds, since batches are kept for that long (16 MiB for each shard at most). The visitors
-//! of an open bucket take some ten bytes each, and 16.4 KB at most, which the threads share. A thread that counts takes 32 KB for
-//! each 1,024 counters and 17 KB more, at most 257 times.
+//! of an open bucket take some ten bytes each, and 16.4 KB at most, which the threads share. A thread that counts takes 64 KB for
+//! each 2,048 counters and 17 KB more, at most 257 times.
 //!
 //! # Time
 //!

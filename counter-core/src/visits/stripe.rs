@@ -35,11 +35,13 @@ pub(crate) struct Stripe {
     rest: Mutex<Rest>,
 }
 
-/// The counts of a thread, by the number of the counter: in parts, since what a thread adds to cannot be moved.
+/// The counts of a thread, by the number of the counter: the first ones at once, and more in parts, since what a thread adds to
+/// cannot be moved.
 #[derive(Debug)]
-struct Counts(Box<[OnceLock<Box<Part>>]>);
-
-type Part = [Slot; PART];
+struct Counts {
+    first: Box<[Slot]>,
+    parts: Box<[OnceLock<Box<[Slot]>>]>,
+}
 
 /// The hits of a counter in the current bucket, and those in another.
 #[derive(Debug, Default)]
@@ -47,8 +49,8 @@ struct Slot([Own; SIDES]);
 
 const SIDES: usize = 2;
 
-/// The number of counters in a part of the counts: 16 KB.
-const PART: usize = 1024;
+/// The number of counters in a part of the counts, and in the first one at most: 32 KB.
+const PART: usize = 2048;
 
 /// The buckets of an instant.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +134,7 @@ impl Stripe {
             visitors_number: Own::default(),
             side: AtomicUsize::new(0),
             requests: Default::default(),
-            counts: Counts((0..counters.div_ceil(PART)).map(|_| OnceLock::new()).collect()),
+            counts: Counts::new(counters),
             visitors: Ring::default(),
             rest: Mutex::new(Rest {
                 starts: [Timestamp::MIN; SIDES],
@@ -327,26 +329,31 @@ impl Rest {
 }
 
 impl Counts {
+    fn new(counters: usize) -> Self {
+        let more = counters.saturating_sub(PART).div_ceil(PART);
+        Self { first: slots(counters.min(PART)), parts: (0..more).map(|_| OnceLock::new()).collect() }
+    }
+
     #[inline]
     fn slot(&self, counter: u32) -> &Slot {
-        let index = counter as usize;
-        let part = match self.0[index / PART].get() {
-            Some(part) => part,
-            None => self.grow(index / PART),
-        };
-        &part[index % PART]
+        self.first.get(counter as usize).unwrap_or_else(|| self.further(counter as usize))
     }
 
-    #[cold]
-    fn grow(&self, part: usize) -> &Part {
-        self.0[part].get_or_init(|| Box::new(std::array::from_fn(|_| Slot::default())))
+    #[inline(never)]
+    fn further(&self, counter: usize) -> &Slot {
+        &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
     }
 
-    /// Returns the slots of the parts that are there, with the numbers of their counters.
+    /// Returns the slots that are there, with the numbers of their counters.
     fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        let parts = (0..).step_by(PART).zip(&self.0).filter_map(|(first, part)| Some((first, part.get()?)));
-        parts.flat_map(|(first, part)| (first..).zip(part.iter()))
+        let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
+        let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));
+        (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)))
     }
+}
+
+fn slots(count: usize) -> Box<[Slot]> {
+    (0..count).map(|_| Slot::default()).collect()
 }
 
 #[cfg(test)]
@@ -371,8 +378,8 @@ mod tests {
 
     #[test]
     fn each_hit_is_taken_once_in_its_own_bucket_while_the_thread_adds_and_turns() {
-        let (stripe, mut sums) = (Stripe::new(3000), BTreeMap::new());
-        let number = |n: u64| u32::try_from(n % 2500).expect("small");
+        let (stripe, mut sums) = (Stripe::new(6000), BTreeMap::new());
+        let number = |n: u64| u32::try_from(n % 5500).expect("small");
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for n in 0..400_000_u64 {
