@@ -150,6 +150,12 @@ impl Registry {
         Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
     }
 
+    /// Returns how many counters there are: their numbers are below that.
+    pub(crate) fn counters(&self) -> u32 {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        u32::try_from(names.len()).unwrap_or(u32::MAX)
+    }
+
     /// Brings a list of the shards of counters, by number, up to date.
     pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
         let names = self.names.lock().expect("nothing panics under this lock");

@@ -173,13 +173,14 @@ impl Stripe {
         self.visitors_number.get()
     }
 
-    /// Turns to the buckets of an instant; returns whether it is time to [`take`](Self::take) the cells.
-    pub(crate) fn turn(&self, to: Buckets) -> bool {
+    /// Turns to the buckets of an instant; returns whether it is time to [`take`](Self::take) the cells. Of so many counters
+    /// there may be hits.
+    pub(crate) fn turn(&self, to: Buckets, counters: u32) -> bool {
         let mut rest = self.rest();
         if rest.starts[rest.side] != to.start {
             let other = 1 - rest.side;
             if !rest.is_seen {
-                rest.see(other, &self.counts);
+                rest.see(other, &self.counts, counters);
             }
             rest.starts[other] = to.start;
             (rest.side, rest.is_seen) = (other, false);
@@ -256,8 +257,8 @@ impl Stripe {
         }
     }
 
-    /// Returns the hits of this thread.
-    pub(crate) fn hits(&self) -> StripeHits {
+    /// Returns the hits of this thread, on so many counters.
+    pub(crate) fn hits(&self, counters: u32) -> StripeHits {
         let rest = self.rest();
         let mut hits = StripeHits {
             recorded: rest.listed,
@@ -265,7 +266,7 @@ impl Stripe {
             cells: rest.closed.len() + rest.bins.len(),
             ..StripeHits::default()
         };
-        for (counter, slot) in self.counts.iter() {
+        for (counter, slot) in self.counts.of(counters) {
             let seen = rest.seen.get(counter as usize).copied().unwrap_or_default();
             for (side, seen) in slot.0.iter().zip(seen) {
                 let count = side.get();
@@ -280,12 +281,12 @@ impl Stripe {
         hits
     }
 
-    /// Takes all cells, in exchange for the empty list that it is given.
-    pub(crate) fn take(&self, cells: &mut Vec<Closed>) {
+    /// Takes all cells of so many counters, in exchange for the empty list that it is given.
+    pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: u32) {
         let rest = &mut *self.rest();
         for side in 0..SIDES {
             if side == rest.side || !rest.is_seen {
-                rest.see(side, &self.counts);
+                rest.see(side, &self.counts, counters);
             }
         }
         rest.is_seen = true;
@@ -312,9 +313,9 @@ impl Rest {
     }
 
     /// Closes what is new on a side.
-    fn see(&mut self, side: usize, counts: &Counts) {
+    fn see(&mut self, side: usize, counts: &Counts, counters: u32) {
         let start = self.starts[side];
-        for (counter, slot) in counts.iter() {
+        for (counter, slot) in counts.of(counters) {
             let (index, count) = (counter as usize, slot.0[side].get());
             if index >= self.seen.len() {
                 self.seen.resize(index + PART, [0; SIDES]);
@@ -344,11 +345,12 @@ impl Counts {
         &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
     }
 
-    /// Returns the slots that are there, with the numbers of their counters.
-    fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
+    /// Returns the slots of so many counters, as far as they are there, with their numbers.
+    fn of(&self, counters: u32) -> impl Iterator<Item = (u32, &Slot)> {
         let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
         let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));
-        (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)))
+        let all = (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)));
+        all.take_while(move |(counter, _)| *counter < counters)
     }
 }
 
@@ -370,7 +372,7 @@ mod tests {
     /// Adds up the cells of a stripe that other threads add to.
     fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
         let mut cells = Vec::new();
-        stripe.take(&mut cells);
+        stripe.take(&mut cells, u32::MAX);
         for Closed { counter, start, count } in cells {
             *sums.entry((counter, start)).or_insert(0) += count;
         }
@@ -389,13 +391,13 @@ mod tests {
                         continue;
                     }
                     if !stripe.is_at(Timestamp::from_unix(second)) {
-                        stripe.turn(buckets(second));
+                        stripe.turn(buckets(second), u32::MAX);
                     }
                     stripe.add(number(n), 1 + n % 3);
                 }
             });
             while !writer.is_finished() {
-                let before = stripe.hits();
+                let before = stripe.hits(u32::MAX);
                 take(&stripe, &mut sums);
                 assert!(before.recorded - before.pending <= sums.values().sum::<u64>());
             }
@@ -408,7 +410,7 @@ mod tests {
             *expected.entry((number(n), Timestamp::from_unix(second))).or_insert(0) += count;
         }
         assert_eq!(sums, expected);
-        let StripeHits { recorded, pending, overflow, cells } = stripe.hits();
+        let StripeHits { recorded, pending, overflow, cells } = stripe.hits(u32::MAX);
         let other: u64 =
             expected.iter().filter(|((number, _), _)| *number == OTHER).map(|(_, count)| count).sum();
         assert_eq!((recorded, pending, cells), (expected.values().sum::<u64>(), 0, 0));
@@ -419,11 +421,11 @@ mod tests {
     fn a_thread_that_turns_while_nothing_is_taken_says_when_it_is_full() {
         let (stripe, mut sums) = (Stripe::new(200), BTreeMap::new());
         for second in 0..1000 {
-            if stripe.turn(buckets(second)) {
+            if stripe.turn(buckets(second), u32::MAX) {
                 take(&stripe, &mut sums);
             }
             (0..100).for_each(|counter| stripe.add(counter, 1));
-            assert!(stripe.hits().cells <= CLOSED + 300);
+            assert!(stripe.hits(u32::MAX).cells <= CLOSED + 300);
         }
         take(&stripe, &mut sums);
         assert_eq!((sums.len(), sums.values().sum::<u64>()), (100_000, 100_000));
@@ -433,10 +435,10 @@ mod tests {
     fn a_thread_that_turns_again_and_again_before_anything_is_taken_loses_nothing() {
         let (stripe, mut sums) = (Stripe::new(10), BTreeMap::new());
         for second in [5, 6, 7, 5, 5, 9, 7] {
-            stripe.turn(buckets(second));
+            stripe.turn(buckets(second), u32::MAX);
             stripe.add(3, 1);
         }
-        assert_eq!((stripe.hits().pending, stripe.hits().cells), (7, 7 - 1));
+        assert_eq!((stripe.hits(u32::MAX).pending, stripe.hits(u32::MAX).cells), (7, 7 - 1));
         take(&stripe, &mut sums);
         let of = |(_, second): &(u32, Timestamp)| second.as_unix();
         assert_eq!(

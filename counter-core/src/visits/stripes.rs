@@ -103,7 +103,7 @@ mod tests {
             }
         });
         assert_eq!(stripes.iter().count(), OWN + 1);
-        let recorded: u64 = stripes.iter().map(|stripe| stripe.hits().recorded).sum();
+        let recorded: u64 = stripes.iter().map(|stripe| stripe.hits(10).recorded).sum();
         assert_eq!(recorded, 101 * (OWN as u64 + 40));
     }
 
@@ -145,6 +145,6 @@ mod tests {
             });
             thread.join().expect("no panic");
         }
-        assert_eq!(STRIPES.iter().map(|stripe| stripe.hits().recorded).sum::<u64>(), 5);
+        assert_eq!(STRIPES.iter().map(|stripe| stripe.hits(10).recorded).sum::<u64>(), 5);
     }
 }

@@ -318,8 +318,9 @@ impl Tally {
         let backlog = self.backlog();
         let mut ledger = Ledger { requests: Requests::default(), hits: backlog.delivery.hits() };
         ledger.hits.pending += backlog.waiting.iter().map(|waiting| waiting.pending.hits()).sum::<u64>();
+        let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
-            let hits = stripe.hits();
+            let hits = stripe.hits(counters);
             ledger.requests += stripe.requests();
             ledger.hits.recorded += hits.recorded;
             ledger.hits.overflow += hits.overflow;
@@ -336,8 +337,9 @@ impl Tally {
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
         let backlog = self.backlog();
         let (mut pending, mut pending_cells) = (0, 0);
+        let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
-            let hits = stripe.hits();
+            let hits = stripe.hits(counters);
             pending += hits.pending;
             pending_cells += hits.cells;
         }
@@ -390,8 +392,9 @@ impl Tally {
         let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
         let mut bins = std::mem::take(&mut backlog.spare_bins);
+        let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
-            stripe.take(&mut spare);
+            stripe.take(&mut spare, counters);
             stripe.rest().bins.take(&mut bins);
             self.drain_into(backlog, stripe, now);
             for slot in bins.drain(..) {

@@ -63,7 +63,7 @@ impl Tally {
     #[cold]
     fn turn(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
         let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
-        (buckets.start == now.start).then(|| stripe.turn(buckets))
+        (buckets.start == now.start).then(|| stripe.turn(buckets, self.registry.counters()))
     }
 
     /// Adds hits of any instant; returns whether it is time to [`fold`](Self::fold).
