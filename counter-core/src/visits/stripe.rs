@@ -281,9 +281,11 @@ impl Stripe {
         hits
     }
 
-    /// Takes all cells of so many counters, in exchange for the empty list that it is given.
-    pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: u32) {
+    /// Takes all cells of so many counters, in exchange for the empty list that it is given. Counters are counted while the
+    /// thread cannot turn: it may have turned from the first hits of a new one, which nobody would look for again.
+    pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: impl FnOnce() -> u32) {
         let rest = &mut *self.rest();
+        let counters = counters();
         for side in 0..SIDES {
             if side == rest.side || !rest.is_seen {
                 rest.see(side, &self.counts, counters);
@@ -372,7 +374,7 @@ mod tests {
     /// Adds up the cells of a stripe that other threads add to.
     fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
         let mut cells = Vec::new();
-        stripe.take(&mut cells, u32::MAX);
+        stripe.take(&mut cells, || u32::MAX);
         for Closed { counter, start, count } in cells {
             *sums.entry((counter, start)).or_insert(0) += count;
         }

@@ -392,9 +392,8 @@ impl Tally {
         let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
         let mut bins = std::mem::take(&mut backlog.spare_bins);
-        let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
-            stripe.take(&mut spare, counters);
+            stripe.take(&mut spare, || self.registry.counters());
             stripe.rest().bins.take(&mut bins);
             self.drain_into(backlog, stripe, now);
             for slot in bins.drain(..) {
