@@ -216,6 +216,14 @@ impl Register {
     }
 }
 
+impl From<VisitorId> for Register {
+    /// Returns the register that a visitor raises.
+    #[inline]
+    fn from(visitor: VisitorId) -> Self {
+        Self::of(visitor.as_bytes())
+    }
+}
+
 impl PartialEq for Sketch {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

@@ -7,6 +7,7 @@ mod cookie;
 #[allow(clippy::module_inception, reason = "the `Identity` itself, beside what it may be made of")]
 mod identity;
 
+use counter_core::sketch::Register;
 use counter_core::{Timestamp, VisitorId};
 
 pub use address::{Address, ForwardedAddress};
@@ -18,3 +19,6 @@ pub(crate) use identity::{Reads, Visitors};
 
 /// A visitor, and the end of the epoch in which the id means that visitor.
 pub(crate) type Told = (VisitorId, Timestamp);
+
+/// All that counting keeps of a visitor, and the end of that epoch.
+pub(crate) type Marked = (Register, Timestamp);

@@ -16,6 +16,7 @@
 //! is visible to every reader of the store, makes no visitor.
 
 mod current;
+mod recent;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -23,9 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use current::Current;
+use recent::Recent;
 
 use super::id::{PreparedKey, random};
 use crate::time::Bucket;
+use crate::sketch::Register;
 use crate::visitor::VisitorKey;
 use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
 
@@ -77,6 +80,8 @@ pub(crate) struct Salts {
     /// Set once a handle is given out: the instances need not agree on a salt that is never used.
     wanted: AtomicBool,
     current: Current,
+    /// The registers of recent visitors, under whichever key.
+    recent: Recent,
     /// The slot of even epochs, and the slot of odd ones.
     slots: Mutex<[Option<Slot>; 2]>,
 }
@@ -125,12 +130,16 @@ impl Salt {
         (key.visitor(parts), end)
     }
 
-    /// Returns what [`visitor_until`](Self::visitor_until) does for one part of 24 bytes, in fewer instructions.
+    /// Returns the register that a visitor raises who is identified by one part of 24 bytes, and the end of the epoch as
+    /// [`visitor_until`](Self::visitor_until) does.
+    ///
+    /// It is the register of that [visitor](Self::visitor), found in a quarter of the instructions for one of those who were
+    /// asked for lately.
     #[inline(always)]
     #[must_use]
-    pub fn visitor_of_part_until(&self, part: &[u8; 24]) -> (VisitorId, Timestamp) {
+    pub fn register_until(&self, part: &[u8; 24]) -> (Register, Timestamp) {
         let (key, end) = self.0.prepared_key(Timestamp::now());
-        (key.visitor(part), end)
+        (self.0.recent.register(key, part), end)
     }
 }
 
@@ -172,8 +181,14 @@ pub(crate) fn day_of(visitors: &Precisions) -> Precision {
 
 impl Salts {
     fn new(epoch: Precision, secret: Option<VisitorKey>) -> Self {
-        let (wanted, current, slots) = (AtomicBool::new(false), Current::default(), Mutex::default());
-        Self { epoch, secret, wanted, current, slots }
+        Self {
+            epoch,
+            secret,
+            wanted: AtomicBool::new(false),
+            current: Current::default(),
+            recent: Recent::default(),
+            slots: Mutex::default(),
+        }
     }
 
     /// Returns the key under which visitors are hashed in an epoch with this salt.

@@ -56,7 +56,14 @@ impl Hit {
     /// Sets the visitor of the hit; `None` for an unknown visitor.
     #[inline]
     pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
-        self.register = visitor.into().map(|visitor| Register::of(visitor.as_bytes()));
+        self.register = visitor.into().map(Register::from);
+        self
+    }
+
+    /// Sets the register that the visitor of the hit raises, which is all that counting keeps of a visitor.
+    #[inline]
+    pub const fn register(mut self, register: Option<Register>) -> Self {
+        self.register = register;
         self
     }
 
@@ -96,6 +103,9 @@ pub(crate) struct Registry {
 
 /// The number of [`CounterName::OTHER`], in every registry.
 pub(crate) const OTHER: u32 = 0;
+
+/// Marks the number of a counter whose visitor is one of everything too: numbers are lower.
+pub(crate) const PAGE: u32 = 1 << (u32::BITS - 1);
 
 impl Registry {
     /// Creates a registry for at most `most` names, and `(other)`.

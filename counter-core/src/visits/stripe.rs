@@ -27,6 +27,8 @@ pub(crate) struct Stripe {
     visitors_number: Own,
     /// The side of each slot that is added to.
     side: AtomicUsize,
+    /// The counter that hits of pages are added to too, and no number of any while there are none.
+    everything: Own,
     /// Requests, by [`Kind`].
     requests: [Own; KINDS],
     counts: Counts,
@@ -45,11 +47,19 @@ struct Counts {
 
 /// The hits of a counter in the current bucket, and those in another.
 #[derive(Debug, Default)]
-struct Slot([Own; SIDES]);
+struct Slot([Count; SIDES]);
 
 const SIDES: usize = 2;
 
-/// The number of counters in a part of the counts, and in the first one at most: 32 KB.
+/// The hits of a counter in a bucket.
+#[derive(Debug, Default)]
+struct Count {
+    alone: Own,
+    /// Hits of a page, each of which is one of everything too.
+    of_page: Own,
+}
+
+/// The number of counters in a part of the counts, and in the first one at most: 64 KB.
 const PART: usize = 2048;
 
 /// The buckets of an instant.
@@ -71,8 +81,10 @@ pub(crate) struct Rest {
     side: usize,
     /// All of the other side was seen.
     is_seen: bool,
+    /// The counter that hits of pages are added to too.
+    everything: u32,
     /// The counts that were seen, by the number of the counter.
-    seen: Vec<[u64; SIDES]>,
+    seen: Vec<[Seen; SIDES]>,
     /// Cells that nothing is added to any more.
     closed: Vec<Closed>,
     /// The hits that went to a list and to no slot, and those of them for `(other)`.
@@ -84,6 +96,13 @@ pub(crate) struct Rest {
     pub(crate) bins: BinTable,
     /// The last instant for which there were any, and the start of its bucket.
     measured: (Timestamp, Timestamp),
+}
+
+/// What was seen of a [`Count`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    alone: u64,
+    of_page: u64,
 }
 
 /// A cell that nothing is added to any more.
@@ -133,6 +152,7 @@ impl Stripe {
             visitors_start: Own::default(),
             visitors_number: Own::default(),
             side: AtomicUsize::new(0),
+            everything: Own::new(u64::MAX),
             requests: Default::default(),
             counts: Counts::new(counters),
             visitors: Ring::default(),
@@ -140,6 +160,7 @@ impl Stripe {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
                 is_seen: true,
+                everything: OTHER,
                 seen: Vec::new(),
                 closed: Vec::new(),
                 listed: 0,
@@ -197,7 +218,27 @@ impl Stripe {
     #[inline]
     pub(crate) fn add(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
-        self.counts.slot(counter).0[side].add(weight);
+        self.counts.slot(counter).0[side].alone.add(weight);
+    }
+
+    /// Sets the counter of everything, once: before the thread adds the first hits of a page, and while nobody looks at them.
+    #[cold]
+    pub(crate) fn set_everything(&self, counter: u32) {
+        self.rest().everything = counter;
+        self.everything.set(counter.into());
+    }
+
+    /// Returns whether this is the counter of everything.
+    #[inline]
+    pub(crate) fn is_everything(&self, counter: u32) -> bool {
+        self.everything.get() == u64::from(counter)
+    }
+
+    /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and as many to that of everything.
+    #[inline]
+    pub(crate) fn add_page(&self, counter: u32, weight: u64) {
+        let side = self.side.load(Ordering::Relaxed) % SIDES;
+        self.counts.slot(counter).0[side].of_page.add(weight);
     }
 
     /// Adds hits of any bucket; returns whether it is time to [`take`](Self::take) the cells.
@@ -266,17 +307,20 @@ impl Stripe {
             cells: rest.closed.len() + rest.bins.len(),
             ..StripeHits::default()
         };
+        let mut has_pages = false;
         for (counter, slot) in self.counts.of(counters) {
             let seen = rest.seen.get(counter as usize).copied().unwrap_or_default();
-            for (side, seen) in slot.0.iter().zip(seen) {
-                let count = side.get();
-                hits.recorded += count;
-                hits.cells += usize::from(count > seen);
+            for (count, seen) in slot.0.iter().zip(seen) {
+                let Seen { alone, of_page } = count.get();
+                hits.recorded += alone + 2 * of_page;
+                hits.cells += usize::from(alone > seen.alone || of_page > seen.of_page);
+                has_pages |= of_page > seen.of_page;
                 if counter == OTHER {
-                    hits.overflow += count;
+                    hits.overflow += alone;
                 }
             }
         }
+        hits.cells += usize::from(has_pages);
         hits.pending = hits.recorded - rest.taken;
         hits
     }
@@ -317,17 +361,30 @@ impl Rest {
     /// Closes what is new on a side.
     fn see(&mut self, side: usize, counts: &Counts, counters: u32) {
         let start = self.starts[side];
+        let mut of_pages = 0;
         for (counter, slot) in counts.of(counters) {
-            let (index, count) = (counter as usize, slot.0[side].get());
+            let index = counter as usize;
             if index >= self.seen.len() {
-                self.seen.resize(index + PART, [0; SIDES]);
+                self.seen.resize(index + PART, Default::default());
             }
-            let seen = &mut self.seen[index][side];
-            if *seen != count {
-                self.closed.push(Closed { counter, start, count: count - *seen });
-                *seen = count;
+            let count = slot.0[side].get();
+            let seen = std::mem::replace(&mut self.seen[index][side], count);
+            let of_page = count.of_page - seen.of_page;
+            of_pages += of_page;
+            let new = count.alone - seen.alone + of_page;
+            if new > 0 {
+                self.closed.push(Closed { counter, start, count: new });
             }
         }
+        if of_pages > 0 {
+            self.closed.push(Closed { counter: self.everything, start, count: of_pages });
+        }
+    }
+}
+
+impl Count {
+    fn get(&self) -> Seen {
+        Seen { alone: self.alone.get(), of_page: self.of_page.get() }
     }
 }
 
@@ -366,6 +423,8 @@ mod tests {
 
     use super::*;
 
+    const ALL: u32 = u32::MAX;
+
     fn buckets(second: u64) -> Buckets {
         let at = Timestamp::from_unix(second);
         Buckets { at, start: at, visitors: at, visitors_number: second }
@@ -374,7 +433,7 @@ mod tests {
     /// Adds up the cells of a stripe that other threads add to.
     fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
         let mut cells = Vec::new();
-        stripe.take(&mut cells, || u32::MAX);
+        stripe.take(&mut cells, || ALL);
         for Closed { counter, start, count } in cells {
             *sums.entry((counter, start)).or_insert(0) += count;
         }
@@ -393,13 +452,13 @@ mod tests {
                         continue;
                     }
                     if !stripe.is_at(Timestamp::from_unix(second)) {
-                        stripe.turn(buckets(second), u32::MAX);
+                        stripe.turn(buckets(second), ALL);
                     }
                     stripe.add(number(n), 1 + n % 3);
                 }
             });
             while !writer.is_finished() {
-                let before = stripe.hits(u32::MAX);
+                let before = stripe.hits(ALL);
                 take(&stripe, &mut sums);
                 assert!(before.recorded - before.pending <= sums.values().sum::<u64>());
             }
@@ -412,7 +471,7 @@ mod tests {
             *expected.entry((number(n), Timestamp::from_unix(second))).or_insert(0) += count;
         }
         assert_eq!(sums, expected);
-        let StripeHits { recorded, pending, overflow, cells } = stripe.hits(u32::MAX);
+        let StripeHits { recorded, pending, overflow, cells } = stripe.hits(ALL);
         let other: u64 =
             expected.iter().filter(|((number, _), _)| *number == OTHER).map(|(_, count)| count).sum();
         assert_eq!((recorded, pending, cells), (expected.values().sum::<u64>(), 0, 0));
@@ -423,11 +482,11 @@ mod tests {
     fn a_thread_that_turns_while_nothing_is_taken_says_when_it_is_full() {
         let (stripe, mut sums) = (Stripe::new(200), BTreeMap::new());
         for second in 0..1000 {
-            if stripe.turn(buckets(second), u32::MAX) {
+            if stripe.turn(buckets(second), ALL) {
                 take(&stripe, &mut sums);
             }
             (0..100).for_each(|counter| stripe.add(counter, 1));
-            assert!(stripe.hits(u32::MAX).cells <= CLOSED + 300);
+            assert!(stripe.hits(ALL).cells <= CLOSED + 300);
         }
         take(&stripe, &mut sums);
         assert_eq!((sums.len(), sums.values().sum::<u64>()), (100_000, 100_000));
@@ -437,10 +496,10 @@ mod tests {
     fn a_thread_that_turns_again_and_again_before_anything_is_taken_loses_nothing() {
         let (stripe, mut sums) = (Stripe::new(10), BTreeMap::new());
         for second in [5, 6, 7, 5, 5, 9, 7] {
-            stripe.turn(buckets(second), u32::MAX);
+            stripe.turn(buckets(second), ALL);
             stripe.add(3, 1);
         }
-        assert_eq!((stripe.hits(u32::MAX).pending, stripe.hits(u32::MAX).cells), (7, 7 - 1));
+        assert_eq!((stripe.hits(ALL).pending, stripe.hits(ALL).cells), (7, 7 - 1));
         take(&stripe, &mut sums);
         let of = |(_, second): &(u32, Timestamp)| second.as_unix();
         assert_eq!(

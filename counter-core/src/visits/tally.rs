@@ -11,7 +11,7 @@ mod spool;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ use crate::visits::label::{Label, LabelError, Labelled, Labels};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::recent::Recent;
 use crate::visits::registers::OpenBuckets;
-use crate::visits::registry::{OTHER, Registry};
+use crate::visits::registry::{OTHER, PAGE, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Stripe};
 use crate::visits::stripes::Stripes;
 use crate::visits::{Batch, Distribution, Hint, Hit, Measure, NotedValue, Remark, Requests, Skip};
@@ -47,6 +47,8 @@ pub(crate) struct Tally {
     /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
     patience: Duration,
     registry: Registry,
+    /// The number of the counter of everything, once there was a hit of a page.
+    everything: OnceLock<u32>,
     labels: Labels,
     /// A name found no free slot.
     is_full: AtomicBool,
@@ -120,6 +122,7 @@ impl Tally {
             shards,
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry,
+            everything: OnceLock::new(),
             labels,
             is_full: AtomicBool::new(false),
             stripes: Stripes::new(names.counters + 1),
@@ -311,7 +314,8 @@ impl Tally {
     /// Lets visitors of these counters count when they come again.
     fn forget_visitors(&self, backlog: &mut Backlog, which: impl Fn(u32) -> bool) {
         backlog.open.forget(&which);
-        self.recent.forget(which);
+        let everything = self.everything.get().is_some_and(|everything| which(*everything));
+        self.recent.forget(|number| which(number & !PAGE) || (number & PAGE > 0 && everything));
     }
 
     pub(crate) fn ledger(&self) -> Ledger {

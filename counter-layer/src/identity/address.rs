@@ -5,7 +5,7 @@ use counter_core::visitor::Salt;
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use super::{Forwarded, RequestHead, Told};
+use super::{Forwarded, Marked, RequestHead, Told};
 use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::request;
@@ -110,15 +110,26 @@ impl Address {
     }
 
     /// The visitor with this address.
-    #[inline(always)]
     pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> Told {
+        salt.visitor_until(&[&self.identifying(address, user_agent)])
+    }
+
+    /// What is counted of the visitor with this address.
+    #[inline(always)]
+    pub(super) fn marked(&self, address: u128, user_agent: Digest, salt: &Salt) -> Marked {
+        salt.register_until(&self.identifying(address, user_agent))
+    }
+
+    /// What identifies the visitor with this address.
+    #[inline(always)]
+    fn identifying(&self, address: u128, user_agent: Digest) -> [u8; 24] {
         // One layout for all, for which keys are prepared.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
             visitor[16..].copy_from_slice(&user_agent.to_le_bytes());
         }
-        salt.visitor_of_part_until(&visitor)
+        visitor
     }
 
     /// The significant bits of the client's address, if it is known.

@@ -7,7 +7,7 @@ use counter_core::Secret;
 use counter_core::visitor::{Salt, SaltError, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
-use super::{Address, Forwarded, ForwardedAddress, IssuedCookie, RequestHead, Told, cookie};
+use super::{Address, Forwarded, ForwardedAddress, IssuedCookie, Marked, RequestHead, Told, cookie};
 use crate::classify::Digest;
 use crate::closure::Closure;
 
@@ -280,7 +280,6 @@ impl Visitors {
 
     /// The visitor of a request; a cookie that the response has to set is written to `cookie`, and the address by which a
     /// visitor is told apart to `client`.
-    #[inline]
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
@@ -295,6 +294,24 @@ impl Visitors {
                 client.map(|client| address.visitor(client, user_agent, salt))
             }
             (source, salt) => source.visitor(head, salt, cookie),
+        }
+    }
+
+    /// What is counted of the [visitor](Self::visitor), where nobody asks for more.
+    #[inline(always)]
+    pub(crate) fn marked(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        cookie: &mut Option<HeaderValue>,
+        client: &mut Option<u128>,
+    ) -> Option<Marked> {
+        match self.0.as_ref()? {
+            (Source::Address(address), salt) => {
+                *client = address.client(head);
+                client.map(|client| address.marked(client, user_agent, salt))
+            }
+            (source, salt) => source.visitor(head, salt, cookie).map(|(id, until)| (id.into(), until)),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 #[cfg(feature = "log")]
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
-use counter_core::{Counter, CounterName, Recorder, Timestamp};
+use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
+use http::HeaderValue;
 #[cfg(feature = "log")]
 use http::Method;
 
@@ -16,7 +17,7 @@ use super::extra::{Confirmation, Extra, Spare};
 use super::measures::Measures;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::seen::{MOST_HITS, Seen, WITH_FACETS};
+use super::seen::{MOST_HITS, OWN_HITS, Seen, WITH_FACETS};
 use super::settings::{Fallback, Settings};
 #[cfg(feature = "log")]
 use super::setup::Setup;
@@ -24,7 +25,7 @@ use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::caught;
 #[cfg(feature = "log")]
 use crate::identity::Reads;
-use crate::identity::{RequestHead, Told, Visitors};
+use crate::identity::{Marked, RequestHead, Visitors};
 use crate::label::Noted;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
@@ -50,6 +51,13 @@ pub(crate) struct Counting {
     pub(super) ends: bool,
 }
 
+/// A visitor who was told apart.
+struct Told {
+    /// Only where the application asks for it.
+    visitor: Option<VisitorId>,
+    marked: Marked,
+}
+
 impl Counting {
     /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
     /// action to run when it has counted, and the values of labels.
@@ -61,26 +69,28 @@ impl Counting {
     ) -> Result<Seen, Skip> {
         // Field by field, so that what nearly always decides needs no memory for it.
         let route = if self.asks_for_pages { None } else { request::route(head.extensions) };
-        let (counter, weight, visitors, has_page) = match self.known_page(route) {
-            Some(counter) => (counter, NonZeroU32::MIN, true, true),
+        let (page, weight, visitors) = match self.known_page(route) {
+            page @ Some(_) => (page, NonZeroU32::MIN, true),
             None => match self.page(head, route)? {
-                Some(Page { counter, weight, visitors }) => (counter, weight, visitors, true),
-                None => (self.hits, NonZeroU32::MIN, true, false),
+                Some(Page { counter, weight, visitors }) => (Some(counter), weight, visitors),
+                None => (None, NonZeroU32::MIN, true),
             },
         };
         let user_agent = self.settings.user_agents.of(head.headers);
         let agent = if self.asks { self.ask_first(head, user_agent.agent)? } else { user_agent.agent };
-        let visitor = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
-            self.visitor(head, user_agent.digest, extra)
+        let told = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
+            self.told(head, user_agent.digest, extra)
         } else {
             // A client that is not told apart is given no cookie either.
             None
         };
-        let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
+        let (visitor, register, until) = match told {
+            Some(Told { visitor, marked: (register, until) }) => (visitor, Some(register), until),
+            None => (None, None, Timestamp::MAX),
+        };
         let method =
             if self.notes { self.note(&Visit { head: *head, agent, visitor }, at, weight, extra) } else { 0 };
-        let all = self.hits.hit().visitor(visitor).weight(weight);
-        Ok(Seen { hits: [all, all.on(counter)], has_page, agent, method, until })
+        Ok(Seen { page, register, weight, agent, method, until })
     }
 
     /// Asks what is asked before a visitor is told apart; returns the kind of client.
@@ -94,22 +104,34 @@ impl Counting {
     }
 
     #[inline(always)]
-    fn visitor(
-        &self,
-        head: &RequestHead<'_>,
-        user_agent: Digest,
-        extra: &mut Option<Box<Extra>>,
-    ) -> Option<Told> {
+    fn told(&self, head: &RequestHead<'_>, user_agent: Digest, extra: &mut Option<Box<Extra>>) -> Option<Told> {
         let (mut cookie, mut client) = (None, None);
-        let visitor = self.visitors.visitor(head, user_agent, &mut cookie, &mut client);
+        let told = if self.settings.on_count.is_none() {
+            let marked = self.visitors.marked(head, user_agent, &mut cookie, &mut client);
+            marked.map(|marked| Told { visitor: None, marked })
+        } else {
+            self.told_in_full(head, user_agent, &mut cookie, &mut client)
+        };
         if self.settings.setup.watches_visitors(client) {
-            let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+            let (is_known, is_issued) = (told.is_some(), cookie.is_some());
             self.settings.setup.visitor(&self.recorder, &self.visitors, head, client, is_known, is_issued);
         }
         if cookie.is_some() {
             extra.get_or_insert_default().cookie = cookie;
         }
-        visitor
+        told
+    }
+
+    #[inline(never)]
+    fn told_in_full(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        cookie: &mut Option<HeaderValue>,
+        client: &mut Option<u128>,
+    ) -> Option<Told> {
+        let visitor = self.visitors.visitor(head, user_agent, cookie, client);
+        visitor.map(|(id, until)| Told { visitor: Some(id), marked: (id.into(), until) })
     }
 
     /// Notes what the action of the application and labels need at the end, and returns the place of the method.
@@ -265,7 +287,9 @@ impl Counting {
             return self.settle_otherwise(seen, outcome, extra);
         }
         match seen {
-            Ok(seen) => self.recorder.request_until(seen.hits(), seen.agent, seen.until),
+            Ok(seen) => {
+                self.recorder.request_of_page(seen.hit(self.hits), seen.page, &[], seen.agent, seen.until);
+            }
             Err(skip) => self.recorder.skip(*skip),
         }
     }
@@ -295,7 +319,7 @@ impl Counting {
                 hits,
                 seen.agent,
                 seen.until,
-                Measured { hits: seen.hits(), bins },
+                Measured { hits: &hits[..seen.own()], bins },
             );
         })
     }
@@ -317,15 +341,16 @@ impl Counting {
                 return false;
             }
         };
-        let (mut all, mut of_facets);
+        let (mut all, mut of_facets, mut own);
         let hits = if self.settings.labels.is_some() {
-            all = [seen.hits[0]; MOST_HITS];
-            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all)
+            all = [self.hits.hit(); MOST_HITS];
+            seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut all)
         } else if self.settings.facets.is_some() {
-            of_facets = [seen.hits[0]; WITH_FACETS];
-            seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
+            of_facets = [self.hits.hit(); WITH_FACETS];
+            seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
         } else {
-            seen.hits()
+            own = [self.hits.hit(); OWN_HITS];
+            seen.hits(self.hits, &mut own)
         };
         record(hits, seen);
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
@@ -367,7 +392,7 @@ impl Counting {
         let mut extra = None;
         let mut seen = self.look(head, Some(at), &mut extra)?;
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
-            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+            seen.register = None;
         }
         // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
         if *head.method == Method::POST && self.counts_by_method(head) {
@@ -383,14 +408,15 @@ impl Counting {
         }
         hits.clear();
         if self.settings.has_views() {
-            let mut all = [seen.hits[0]; MOST_HITS];
-            let all = seen.hits_with(&self.settings, outcome, noted(extra.as_deref()), &mut all);
+            let mut all = [self.hits.hit(); MOST_HITS];
+            let all =
+                seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut all);
             hits.extend_from_slice(all);
             extra.into_iter().for_each(|extra| self.spare.put(extra));
         } else {
-            hits.extend_from_slice(seen.hits());
+            hits.extend_from_slice(seen.hits(self.hits, &mut [self.hits.hit(); OWN_HITS]));
         }
-        Ok((seen.agent, seen.hits().len()))
+        Ok((seen.agent, seen.own()))
     }
 
     /// Returns the measures of a request of which a log tells how it ended.

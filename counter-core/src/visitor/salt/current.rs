@@ -39,7 +39,11 @@ impl Current {
     ) -> Option<([u64; COUNT], Timestamp)> {
         let version = self.version.load(Ordering::Acquire);
         let read = |place: usize| self.words[place].load(Ordering::Relaxed);
-        let (start, end, words) = (read(0), read(1), places.map(read));
+        let (start, end, mut words) = (read(0), read(1), [0; COUNT]);
+        // A loop, since `map` is a call where much is inlined around it.
+        for (word, place) in words.iter_mut().zip(places) {
+            *word = read(place);
+        }
         // The values are read before the version is read again.
         fence(Ordering::Acquire);
         let whole =

@@ -3,10 +3,10 @@
 use std::sync::TryLockError;
 
 use super::{Backlog, Tally};
-use crate::Timestamp;
+use crate::{Counter, Timestamp};
 use crate::sketch::Register;
 use crate::visits::bin_table::Together;
-use crate::visits::registry::OTHER;
+use crate::visits::registry::{OTHER, PAGE};
 use crate::visits::stripe::{Buckets, Stripe};
 use crate::visits::{Agent, Bin, Hit, Measured};
 
@@ -19,6 +19,83 @@ impl Tally {
             Some(stripe) => self.add_to(stripe, hits, at, agent),
             None => self.add_first(hits, at, agent),
         }
+    }
+
+    /// Adds a request: a hit, the same on the counter of a page, and other hits; returns `true` when it is time to
+    /// [`fold`](Self::fold).
+    #[inline]
+    pub(crate) fn add_page(
+        &self,
+        hit: Hit,
+        page: Option<Counter>,
+        others: &[Hit],
+        at: Timestamp,
+        agent: Agent,
+    ) -> bool {
+        match self.stripes.own() {
+            Some(stripe) => self.add_page_to(stripe, hit, page, others, at, agent),
+            None => self.add_first_page(hit, page, others, at, agent),
+        }
+    }
+
+    #[cold]
+    fn add_first_page(
+        &self,
+        hit: Hit,
+        page: Option<Counter>,
+        others: &[Hit],
+        at: Timestamp,
+        agent: Agent,
+    ) -> bool {
+        self.stripes.with(|stripe| self.add_page_to(stripe, hit, page, others, at, agent))
+    }
+
+    #[inline]
+    fn add_page_to(
+        &self,
+        stripe: &Stripe,
+        hit: Hit,
+        page: Option<Counter>,
+        others: &[Hit],
+        at: Timestamp,
+        agent: Agent,
+    ) -> bool {
+        let is_page = |page: &Counter| {
+            let is_everything = self.owns(hit.counter) && stripe.is_everything(hit.counter.number);
+            is_everything && self.owns(*page) && page.number != OTHER && stripe.is_at(at)
+        };
+        let Some(page) = page.filter(is_page) else {
+            return self.add_separately(stripe, hit, page, others, at, agent);
+        };
+        stripe.record_request(agent, hit.register.is_some());
+        stripe.add_page(page.number, hit.weight.get().into());
+        if let Some(register) = hit.register {
+            self.visit(stripe, page.number | PAGE, register);
+        }
+        !others.is_empty() && self.add_to(stripe, others, at, None)
+    }
+
+    #[cold]
+    fn add_separately(
+        &self,
+        stripe: &Stripe,
+        hit: Hit,
+        page: Option<Counter>,
+        others: &[Hit],
+        at: Timestamp,
+        agent: Agent,
+    ) -> bool {
+        let number = self.number(hit.counter);
+        if page.is_some()
+            && number != OTHER
+            && !stripe.is_everything(number)
+            && *self.everything.get_or_init(|| number) == number
+        {
+            stripe.set_everything(number);
+        }
+        let own = [hit, page.map_or(hit, |page| hit.on(page))];
+        let own = &own[..1 + usize::from(page.is_some())];
+        self.add_to(stripe, own, at, Some(agent)) | self.add_to(stripe, others, at, None)
     }
 
     #[cold]
@@ -49,13 +126,19 @@ impl Tally {
                 continue;
             }
             stripe.add(number, weight);
-            if let Some(register) = hit.register
-                && self.recent.add(number, stripe.visitors_number(), register)
-            {
-                self.push(stripe, number, stripe.visitors_start(), register);
+            if let Some(register) = hit.register {
+                self.visit(stripe, number, register);
             }
         }
         is_full
+    }
+
+    /// Adds the visitor of a hit of the current bucket.
+    #[inline]
+    fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
+        if self.recent.add(number, stripe.visitors_number(), register) {
+            self.push(stripe, number, stripe.visitors_start(), register);
+        }
     }
 
     /// Turns a stripe to the buckets of an instant, if they are those of now: it is only worth it for hits that are not alone.
@@ -114,10 +197,18 @@ impl Tally {
             // The numbers of buckets come again, some day.
             self.recent.forget(|_| true);
         }
-        stripe.visitors.drain(|number, bucket, register| {
+        let mut raise = |number, bucket, register| {
             if backlog.open.raise(number, bucket, register, current) {
                 let waiting = backlog.waiting(number, &self.registry);
                 waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
+            }
+        };
+        stripe.visitors.drain(|number, bucket, register| {
+            raise(number & !PAGE, bucket, register);
+            if number & PAGE > 0
+                && let Some(everything) = self.everything.get()
+            {
+                raise(*everything, bucket, register);
             }
         });
     }

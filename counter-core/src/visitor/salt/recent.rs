@@ -1,0 +1,83 @@
+//! The registers of recent visitors: to hash one takes four times as long as to find it here.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::quality::RandomState;
+
+use crate::sketch::Register;
+use crate::visitor::id::{PREPARED, PreparedKey};
+
+/// A cache of registers by a hash of the visitor under the key of its epoch. It keeps nothing else of a visitor, and nothing
+/// that is of use without the key.
+///
+/// A wrong register would take two visitors with the same 58 bits of a hash.
+#[derive(Default)]
+pub(super) struct Recent {
+    hasher: RandomState,
+    places: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// The number of places: 128 KB.
+const PLACES: usize = 1 << PLACE_BITS;
+
+const PLACE_BITS: u32 = 14;
+
+const INDEX_BITS: u32 = 14;
+const RANK_BITS: u32 = 6;
+const REGISTER_BITS: u32 = INDEX_BITS + RANK_BITS;
+
+impl Recent {
+    /// Returns the register of a visitor under a key.
+    #[inline(always)]
+    pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
+        let hash = self.hash(key, part);
+        let Some(places) = self.places.get() else { return self.first(key, part) };
+        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
+        let place = &places[(hash >> (u64::BITS - PLACE_BITS)) as usize % PLACES];
+        let entry = place.load(Ordering::Relaxed);
+        // What is left is the register, which is below that.
+        match unpacked(entry ^ hash << REGISTER_BITS) {
+            Some(register) => register,
+            None => look(place, hash, key, part),
+        }
+    }
+
+    #[cold]
+    fn first(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
+        self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
+        key.visitor(part).into()
+    }
+
+    #[inline(always)]
+    fn hash(&self, key: PreparedKey, part: &[u8; PREPARED]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        // One word is enough to tell the keys of epochs apart, and nobody has it when the key is gone.
+        hasher.write_u64(key.words()[0]);
+        let [low, middle, high, ..] = part.as_chunks::<8>().0 else { unreachable!("three words") };
+        for word in [low, middle, high] {
+            hasher.write_u64(u64::from_le_bytes(*word));
+        }
+        hasher.finish()
+    }
+}
+
+#[inline(never)]
+fn look(place: &AtomicU64, hash: u64, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
+    let register = key.visitor(part).into();
+    place.store(hash << REGISTER_BITS | packed(register), Ordering::Relaxed);
+    register
+}
+
+fn packed(Register { index, rank }: Register) -> u64 {
+    u64::from(index) << RANK_BITS | u64::from(rank)
+}
+
+/// Returns the register if there is nothing above it; its rank is never 0.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
+fn unpacked(entry: u64) -> Option<Register> {
+    let register = Register { index: (entry >> RANK_BITS) as u16, rank: (entry % (1 << RANK_BITS)) as u8 };
+    (entry >> REGISTER_BITS == 0 && register.rank > 0).then_some(register)
+}
