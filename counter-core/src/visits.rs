@@ -63,7 +63,7 @@ pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Sk
 pub use metrics::{Metric, MetricValue};
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 pub use recorder::{LabelValues, Recorder};
-pub use registry::{Counter, Hit, Measured};
+pub use registry::{Counter, Hit, Measured, PageView};
 pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques};
 pub use store::{Cleaned, Store};
 pub use upkeep::Upkeep;

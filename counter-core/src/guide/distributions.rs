@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured};
+//! use counter_core::visits::{Agent, Bin, Distribution, Measure, PageView};
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -17,8 +17,8 @@
 //! let (recorder, stats) = (counters.recorder(), counters.stats());
 //!
 //! for ms in [20, 21, 22, 4000] {
-//!     let (hits, bins) = ([recorder.counter("/").hit()], [Bin::time(Duration::from_millis(ms))]);
-//!     recorder.request_measured(&hits, Agent::Human, Timestamp::MAX, Measured { hits: &hits, bins: &bins });
+//!     let (hit, bins) = (recorder.counter("/").hit(), [Bin::time(Duration::from_millis(ms))]);
+//!     recorder.page_view(PageView { bins: &bins, ..PageView::new(hit, Agent::Human) });
 //! }
 //! counters.flush().await?;
 //!

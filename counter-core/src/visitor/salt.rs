@@ -27,8 +27,8 @@ use current::Current;
 use recent::Recent;
 
 use super::id::{PreparedKey, random};
-use crate::time::Bucket;
 use crate::sketch::Register;
+use crate::time::Bucket;
 use crate::visitor::VisitorKey;
 use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
 

@@ -28,7 +28,7 @@ impl Recent {
     /// Adds a register of a counter in a bucket, by any number of the bucket; returns whether it is new here.
     ///
     /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&self, counter: u32, bucket: u64, Register { index, rank }: Register) -> bool {
         let entry =
             u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank);

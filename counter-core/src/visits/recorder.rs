@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::visitor::{Salt, SaltError, Salting};
 use crate::visits::label::Label;
 use crate::visits::tally::Tally;
-use crate::visits::{Agent, Hint, Hit, LabelError, Measured, NotedValue, Skip};
+use crate::visits::{Agent, Hint, Hit, LabelError, Measured, NotedValue, PageView, Skip};
 use crate::{Counter, CounterName, Ledger, Secret, Timestamp, VisitorId};
 
 /// A handle that records hits in memory: it does no I/O and never fails.
@@ -138,59 +138,22 @@ impl Recorder {
         self.fold_if(self.tally.add(hits, at, Some(agent)));
     }
 
-    /// Records one request as [`request_until`](Self::request_until) does, with a hit on its counter and the same on that of a
-    /// page, if there is one.
+    /// Records one request on the counter of everything and on that of a page, in half of the instructions of
+    /// [`request`](Self::request).
     ///
-    /// It takes half of the instructions of what is for any number of hits.
-    #[inline]
-    pub fn request_of_page(
-        &self,
-        hit: Hit,
-        page: Option<Counter>,
-        others: &[Hit],
-        agent: Agent,
-        until: Timestamp,
-    ) {
-        let at = Timestamp::now().min(until.minus(1));
-        self.fold_if(self.tally.add_page(hit, page, others, at, agent));
-    }
-
-    /// Records one request as [`request_until`](Self::request_until) does, and adds it to distributions: once,
-    /// whatever its hits weigh.
-    ///
-    /// Without [`Builder::distributions`](crate::Builder::distributions) nothing is measured.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use counter_core::visits::{Agent, Bin, Measure, Measured};
-    /// use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let hour = Precision::try_from(3600)?;
-    /// let mut counters =
-    ///     Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
-    /// let recorder = counters.recorder();
-    /// let hits = [recorder.counter("/").hit()];
-    /// let bins = [Bin::time(Duration::from_millis(20)), Bin::status(200)];
-    /// recorder.request_measured(&hits, Agent::Human, Timestamp::MAX, Measured { hits: &hits, bins: &bins });
-    /// counters.flush().await?;
-    ///
-    /// let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
-    /// let times = counters.stats().distribution(&["/".parse()?], hour, day, Measure::Time).await?;
-    /// assert_eq!(times.merged().count(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    // Not inlined, so that what is inlined of a request stays what it is without distributions.
-    pub fn request_measured(&self, hits: &[Hit], agent: Agent, until: Timestamp, measured: Measured<'_>) {
-        let at = Timestamp::now().min(until.minus(1));
-        self.fold_if(self.tally.add_measured(hits, at, agent, measured));
+    /// This is so for one counter of everything, the first that was given. Its hits reach the store together with those of the
+    /// pages.
+    // Always inlined, since what nearly all views have none of costs nothing then.
+    #[inline(always)]
+    pub fn page_view(&self, view: PageView<'_>) {
+        let at = Timestamp::now().min(view.until.minus(1));
+        self.fold_if(self.tally.view(view, at));
     }
 
     /// Adds to distributions at an instant, and records no hit.
     ///
-    /// This is for what is known later than the hit, such as the time to the end of a response.
+    /// This is for what is known later than the hit, such as the time to the end of a response, or for hits of other shapes than
+    /// those of a [view](Self::page_view). Without [`Builder::distributions`](crate::Builder::distributions) nothing is measured.
     pub fn measure_at(&self, measured: Measured<'_>, at: Timestamp) {
         self.fold_if(self.tally.measure(at, measured));
     }

@@ -12,9 +12,9 @@ use foldhash::quality::RandomState;
 
 use crate::shard::{Shard, Shards};
 use crate::sketch::Register;
-use crate::visits::Bin;
+use crate::visits::{Agent, Bin};
 use crate::writer::WriterId;
-use crate::{CounterName, VisitorId};
+use crate::{CounterName, Timestamp, VisitorId};
 
 /// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,61 @@ pub struct Measured<'a> {
     pub hits: &'a [Hit],
     /// The bins: of each [`Measure`](crate::visits::Measure) one at most.
     pub bins: &'a [Bin],
+}
+
+/// A request that counts under a counter of everything and that of a page.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_core::visits::{Agent, Bin, Measure, PageView};
+/// use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hour = Precision::try_from(3600)?;
+/// let mut counters = Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
+/// let recorder = counters.recorder();
+/// recorder.page_view(PageView {
+///     page: Some(recorder.counter("/")),
+///     others: &[recorder.counter("method:GET")],
+///     bins: &[Bin::time(Duration::from_millis(20)), Bin::status(200)],
+///     ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+/// });
+/// counters.flush().await?;
+///
+/// let (stats, names) = (counters.stats(), ["hits", "/", "method:GET"].map(|name| name.parse().expect("a name")));
+/// assert_eq!(stats.lifetimes(&names).await?, [1, 1, 1]);
+/// assert_eq!(recorder.ledger().requests.recorded, 1);
+/// let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+/// let times = stats.distribution(&names[..2], hour, day, Measure::Time).await?;
+/// assert_eq!(times.merged().count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PageView<'a> {
+    /// The hit on the counter of everything.
+    pub hit: Hit,
+    /// The counter of the page, which has the same hit.
+    pub page: Option<Counter>,
+    /// More counters that have this hit, but not its visitor.
+    pub others: &'a [Counter],
+    /// The bins that are added to the distributions of everything and of the page, once whatever the hit weighs: of each
+    /// [`Measure`](crate::visits::Measure) one at most. Without [`Builder::distributions`](crate::Builder::distributions) nothing
+    /// is measured.
+    pub bins: &'a [Bin],
+    /// The client that made the request.
+    pub agent: Agent,
+    /// The instant before which it counts: see [`Recorder::request_until`](crate::Recorder::request_until).
+    pub until: Timestamp,
+}
+
+impl PageView<'_> {
+    /// Creates a view of no page by this agent, now.
+    #[must_use]
+    pub const fn new(hit: Hit, agent: Agent) -> Self {
+        Self { hit, page: None, others: &[], bins: &[], agent, until: Timestamp::MAX }
+    }
 }
 
 impl Counter {

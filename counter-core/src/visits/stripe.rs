@@ -424,6 +424,7 @@ mod tests {
     use super::*;
 
     const ALL: u32 = u32::MAX;
+    const EVERYTHING: u32 = 7;
 
     fn buckets(second: u64) -> Buckets {
         let at = Timestamp::from_unix(second);
@@ -443,8 +444,10 @@ mod tests {
     fn each_hit_is_taken_once_in_its_own_bucket_while_the_thread_adds_and_turns() {
         let (stripe, mut sums) = (Stripe::new(6000), BTreeMap::new());
         let number = |n: u64| u32::try_from(n % 5500).expect("small");
+        let is_page = |n: u64| n % 5 < 2 && number(n) != OTHER;
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
+                stripe.set_everything(EVERYTHING);
                 for n in 0..400_000_u64 {
                     let second = n / 3000;
                     if n % 997 == 0 {
@@ -454,7 +457,11 @@ mod tests {
                     if !stripe.is_at(Timestamp::from_unix(second)) {
                         stripe.turn(buckets(second), ALL);
                     }
-                    stripe.add(number(n), 1 + n % 3);
+                    if is_page(n) {
+                        stripe.add_page(number(n), 1 + n % 3);
+                    } else {
+                        stripe.add(number(n), 1 + n % 3);
+                    }
                 }
             });
             while !writer.is_finished() {
@@ -468,7 +475,11 @@ mod tests {
         for n in 0..400_000_u64 {
             let second = n / 3000;
             let (second, count) = if n % 997 == 0 { (second / 2, 2) } else { (second, 1 + n % 3) };
-            *expected.entry((number(n), Timestamp::from_unix(second))).or_insert(0) += count;
+            let at = Timestamp::from_unix(second);
+            *expected.entry((number(n), at)).or_insert(0) += count;
+            if is_page(n) && n % 997 > 0 {
+                *expected.entry((EVERYTHING, at)).or_insert(0) += count;
+            }
         }
         assert_eq!(sums, expected);
         let StripeHits { recorded, pending, overflow, cells } = stripe.hits(ALL);

@@ -484,8 +484,82 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::visitor::VisitorKey;
+    use crate::visits::{Agent, PageView};
+
+    #[test]
+    fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten() {
+        let names = NameLimits { counters: 10, label_places: 10 };
+        let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+        let shard = Shards::ONE.iter().next().expect("one");
+        let hit = tally.counter("hits").hit().visitor(VisitorKey::random().visitor(&[b"ann"]));
+        let at = Timestamp::now();
+        let visit = || {
+            // The first is added by two hits.
+            for _ in 0..2 {
+                tally.view(
+                    PageView { page: Some(tally.counter("/")), ..PageView::new(hit, Agent::Human) },
+                    at,
+                );
+            }
+            let chunks = tally.take(shard, at, 1000);
+            let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
+            sketches.map(|cell| cell.counter.to_string()).collect::<BTreeSet<_>>()
+        };
+        let sent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!([visit(), visit()], [sent(&["hits", "/"]), sent(&[])]);
+        for forgotten in ["hits", "/"] {
+            tally.forget(&CounterName::new(forgotten).expect("a name"));
+            assert_eq!([visit(), visit()], [sent(&[forgotten]), sent(&[])]);
+        }
+    }
+
+    #[test]
+    fn views_count_as_their_hits_do_also_in_a_tally_where_others_are_of_everything() {
+        let names = NameLimits { counters: 10, label_places: 10 };
+        let tally = || Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+        let (one, by_hits, foreign) = (tally(), tally(), tally());
+        let shard = Shards::ONE.iter().next().expect("one");
+        let (at, key) = (Timestamp::now(), VisitorKey::random());
+        for n in 0..3000_u64 {
+            let visitor = (n % 4 > 0).then(|| key.visitor(&[&(n % 100).to_le_bytes()]));
+            let weight = NonZeroU32::new(u32::try_from(1 + n % 3).expect("small")).expect("not 0");
+            let name = if n % 3 == 0 { "else" } else { "everything" };
+            let page = ["/", "/a", "(other)"][usize::try_from(n / 3 % 3).expect("small")];
+            let view = |tally: &Tally| {
+                let page = match n % 7 {
+                    0 => None,
+                    // Of another tally, where it counts for `(other)`.
+                    1 => Some(foreign.counter("/")),
+                    _ => Some(tally.counter(page)),
+                };
+                let hit = tally.counter(name).hit().visitor(visitor).weight(weight);
+                PageView { page, ..PageView::new(hit, Agent::Human) }
+            };
+            one.view(PageView { others: &[one.counter("method"), one.counter("/")], ..view(&one) }, at);
+            let PageView { hit, page, .. } = view(&by_hits);
+            let others = ["method", "/"].map(|name| by_hits.counter(name).hit().weight(weight));
+            let hits: Vec<_> = [hit].into_iter().chain(page.map(|page| hit.on(page))).chain(others).collect();
+            by_hits.add(&hits, at, Some(Agent::Human));
+            assert_eq!(one.ledger(), by_hits.ledger());
+            if n % 500 == 499 {
+                let sent = |tally: &Tally| {
+                    let chunks = tally.take(shard, at, 100_000);
+                    let cells =
+                        chunks.iter().flat_map(|chunk| chunk.cells.iter().map(|cell| format!("{cell:?}")));
+                    let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
+                    cells.chain(sketches.map(|cell| format!("{cell:?}"))).collect::<BTreeSet<_>>()
+                };
+                let [one, by_hits] = [&one, &by_hits].map(sent);
+                assert_eq!(one, by_hits);
+            }
+        }
+        assert!(one.everything.get().is_some() && by_hits.everything.get().is_none());
+    }
 
     #[test]
     fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {

@@ -165,6 +165,7 @@ impl Address {
     }
 
     /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.
+    #[inline(always)]
     fn bits(&self, address: IpAddr) -> u128 {
         match address.to_canonical() {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 #[cfg(feature = "log")]
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
+#[cfg(feature = "log")]
+use counter_core::visits::Hit;
+use counter_core::visits::{Agent, Bin, PageView, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
 #[cfg(feature = "log")]
 use http::Method;
 
 use super::extra::{Confirmation, Extra, Spare};
+use super::facet::FACETS;
 #[cfg(feature = "log")]
 use super::measures::Measures;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::seen::{MOST_HITS, OWN_HITS, Seen, WITH_FACETS};
+use super::seen::{MOST_VIEWS, Seen};
 use super::settings::{Fallback, Settings};
 #[cfg(feature = "log")]
 use super::setup::Setup;
@@ -104,7 +107,12 @@ impl Counting {
     }
 
     #[inline(always)]
-    fn told(&self, head: &RequestHead<'_>, user_agent: Digest, extra: &mut Option<Box<Extra>>) -> Option<Told> {
+    fn told(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Option<Told> {
         let (mut cookie, mut client) = (None, None);
         let told = if self.settings.on_count.is_none() {
             let marked = self.visitors.marked(head, user_agent, &mut cookie, &mut client);
@@ -287,9 +295,7 @@ impl Counting {
             return self.settle_otherwise(seen, outcome, extra);
         }
         match seen {
-            Ok(seen) => {
-                self.recorder.request_of_page(seen.hit(self.hits), seen.page, &[], seen.agent, seen.until);
-            }
+            Ok(seen) => self.recorder.page_view(seen.view(self.hits)),
             Err(skip) => self.recorder.skip(*skip),
         }
     }
@@ -299,13 +305,12 @@ impl Counting {
     fn settle_otherwise(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
         if let Some(measures) = self.settings.measures {
             self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
-            return;
+        } else {
+            self.settle_measured(seen, outcome, &[], extra);
         }
-        self.settle_by(seen, outcome, extra, |hits, seen| {
-            self.recorder.request_until(hits, seen.agent, seen.until);
-        });
     }
 
+    /// Returns whether the request counts.
     #[inline(always)]
     pub(super) fn settle_measured(
         &self,
@@ -313,25 +318,6 @@ impl Counting {
         outcome: Outcome,
         bins: &[Bin],
         extra: &mut Option<Box<Extra>>,
-    ) -> bool {
-        self.settle_by(seen, outcome, extra, |hits, seen| {
-            self.recorder.request_measured(
-                hits,
-                seen.agent,
-                seen.until,
-                Measured { hits: &hits[..seen.own()], bins },
-            );
-        })
-    }
-
-    /// Returns whether the request counts.
-    #[inline(always)]
-    fn settle_by(
-        &self,
-        seen: &Result<Seen, Skip>,
-        outcome: Outcome,
-        extra: &mut Option<Box<Extra>>,
-        record: impl FnOnce(&[Hit], &Seen),
     ) -> bool {
         let decided = seen.as_ref().map_err(|skip| *skip);
         let seen = match decided.and_then(|seen| self.wants(outcome).then_some(seen).ok_or(Skip::Outcome)) {
@@ -341,22 +327,21 @@ impl Counting {
                 return false;
             }
         };
-        let (mut all, mut of_facets, mut own);
-        let hits = if self.settings.labels.is_some() {
-            all = [self.hits.hit(); MOST_HITS];
-            seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut all)
+        let (mut of_all, mut of_facets);
+        let others = if self.settings.labels.is_some() {
+            of_all = [self.hits; MOST_VIEWS];
+            seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut of_all)
         } else if self.settings.facets.is_some() {
-            of_facets = [self.hits.hit(); WITH_FACETS];
-            seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
+            of_facets = [self.hits; FACETS];
+            seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
         } else {
-            own = [self.hits.hit(); OWN_HITS];
-            seen.hits(self.hits, &mut own)
+            &[]
         };
-        record(hits, seen);
+        self.record(PageView { others, bins, ..seen.view(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
-            self.confirm(hits, timeout, extra);
+            self.confirm(seen, others, timeout, extra);
         }
         if let Some(extra) = extra
             && let Some(then) = extra.then.take()
@@ -364,6 +349,11 @@ impl Counting {
             then.counted(outcome);
         }
         true
+    }
+
+    #[inline(never)]
+    fn record(&self, view: PageView<'_>) {
+        self.recorder.page_view(view);
     }
 
     /// Leaves out what the service of a layer does and a log does not.
@@ -407,16 +397,15 @@ impl Counting {
             return Err(Skip::Outcome);
         }
         hits.clear();
+        let (own_hits, own) = seen.hits(self.hits);
+        hits.extend_from_slice(&own_hits[..own]);
         if self.settings.has_views() {
-            let mut all = [self.hits.hit(); MOST_HITS];
-            let all =
-                seen.hits_with(self.hits, &self.settings, outcome, noted(extra.as_deref()), &mut all);
-            hits.extend_from_slice(all);
+            let mut views = [self.hits; MOST_VIEWS];
+            let views = seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut views);
+            hits.extend(views.iter().map(|counter| own_hits[0].register(None).on(*counter)));
             extra.into_iter().for_each(|extra| self.spare.put(extra));
-        } else {
-            hits.extend_from_slice(seen.hits(self.hits, &mut [self.hits.hit(); OWN_HITS]));
         }
-        Ok((seen.agent, seen.own()))
+        Ok((seen.agent, own))
     }
 
     /// Returns the measures of a request of which a log tells how it ended.
@@ -447,8 +436,10 @@ impl Counting {
 
     // Beside what every request does: its future is long.
     #[inline(never)]
-    fn confirm(&self, hits: &[Hit], timeout: Duration, extra: &mut Option<Box<Extra>>) {
-        let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
+    fn confirm(&self, seen: &Seen, others: &[Counter], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+        let counters = [self.hits].into_iter().chain(seen.page).chain(others.iter().copied());
+        let hits: Vec<_> = counters.map(Counter::hit).collect();
+        let confirmed = Box::pin(self.recorder.confirmed(&hits, timeout));
         extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
     }
 }

@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 use super::counting::Counting;
 use super::measures::Measuring;
-use super::seen::{OWN_HITS, Seen};
+use super::seen::Seen;
 
 /// A response whose body is under way. Nothing is measured of one that is dropped before its end.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ impl OpenBody {
         let Self { counting, seen, measuring, bytes, has_grpc, .. } = self;
         if let Some(measures) = counting.settings.measures {
             let bins = measures.body_ended(measuring, bytes, trailers.filter(|_| !has_grpc));
-            let mut own = [counting.hits.hit(); OWN_HITS];
-            let measured = Measured { hits: seen.hits(counting.hits, &mut own), bins: bins.as_slice() };
+            let (hits, own) = seen.hits(counting.hits);
+            let measured = Measured { hits: &hits[..own], bins: bins.as_slice() };
             counting.recorder.measure_at(measured, Timestamp::now());
         }
     }

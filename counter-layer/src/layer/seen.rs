@@ -1,7 +1,7 @@
 use std::num::NonZeroU32;
 
 use counter_core::sketch::Register;
-use counter_core::visits::{Agent, Hit};
+use counter_core::visits::{Agent, Hit, PageView};
 use counter_core::{Counter, Timestamp};
 
 use super::facet::FACETS;
@@ -24,20 +24,24 @@ pub(super) struct Seen {
     pub(super) until: Timestamp,
 }
 
-/// Hits of a request beside those of its facets and labels: under `hits`, and on its page.
-pub(super) const OWN_HITS: usize = 2;
+/// The hits of a request beside those of its facets and labels, at most.
+const OWN_HITS: usize = 2;
 
-/// All hits of a request at most, without those of labels.
-pub(super) const WITH_FACETS: usize = OWN_HITS + FACETS;
-
-/// All hits of a request at most.
-pub(super) const MOST_HITS: usize = WITH_FACETS + LABELS;
+/// The counters of facets and labels that a request has at most.
+pub(super) const MOST_VIEWS: usize = FACETS + LABELS;
 
 impl Seen {
-    /// Returns the hit on the counter of everything.
+    /// Returns what counts of the request under the counter of everything, and on its page.
     #[inline]
-    pub(super) const fn hit(&self, everything: Counter) -> Hit {
-        everything.hit().register(self.register).weight(self.weight)
+    pub(super) const fn view(&self, everything: Counter) -> PageView<'static> {
+        let hit = everything.hit().register(self.register).weight(self.weight);
+        PageView { page: self.page, until: self.until, ..PageView::new(hit, self.agent) }
+    }
+
+    /// Returns the hits of everything and of the page, and how many of them there are.
+    pub(super) fn hits(&self, everything: Counter) -> ([Hit; OWN_HITS], usize) {
+        let hit = self.view(everything).hit;
+        (self.page.map_or([hit; OWN_HITS], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
     }
 
     /// Moves the hit of the page to this counter.
@@ -45,37 +49,20 @@ impl Seen {
         self.page = Some(counter);
     }
 
-    /// Returns the number of hits without those of facets and labels.
-    pub(super) const fn own(&self) -> usize {
-        if self.page.is_some() { OWN_HITS } else { 1 }
-    }
-
-    /// Puts the hits on the counter of everything and on that of the page into a place, and returns them.
-    pub(super) fn hits<'a>(&self, everything: Counter, place: &'a mut [Hit; OWN_HITS]) -> &'a [Hit] {
-        let hit = self.hit(everything);
-        *place = [hit, self.page.map_or(hit, |page| hit.on(page))];
-        &place[..self.own()]
-    }
-
-    /// Puts the hits with those of the facets and the labels into a place, and returns them.
+    /// Puts the counters of the facets and the labels into a place, and returns them.
     #[inline(never)]
-    pub(super) fn hits_with<'a>(
+    pub(super) fn views<'a>(
         &self,
-        everything: Counter,
         settings: &Settings,
         outcome: Outcome,
         noted: Option<&Noted>,
-        place: &'a mut [Hit],
-    ) -> &'a [Hit] {
+        place: &'a mut [Counter],
+    ) -> &'a [Counter] {
         let mut count = 0;
-        let hit = self.hit(everything);
-        let mut push = |hit: Hit| {
-            place[count] = hit;
+        let mut push = |counter: Counter| {
+            place[count] = counter;
             count += 1;
         };
-        push(hit);
-        self.page.into_iter().for_each(|page| push(hit.on(page)));
-        let mut push = |counter: Counter| push(hit.register(None).on(counter));
         if let Some(facets) = &settings.facets {
             facets.counters(outcome, self.method, self.agent, &mut push);
         }

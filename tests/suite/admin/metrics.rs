@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Router;
-use counter_core::visits::{Agent, Bin, Distribution, Hit, Measure, Measured, Skip};
+use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured, PageView, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
@@ -166,17 +166,17 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
     let recorder = site.recorder();
-    let (hits, page) = (recorder.counter("hits").hit(), recorder.counter("/").hit());
-    let measure = |hits: &[Hit], ms| {
+    let (hit, page) = (recorder.counter("hits").hit(), recorder.counter("/"));
+    let measure = |page, ms| {
         let bins = [Bin::time(Duration::from_millis(ms)), Bin::size(100), Bin::status(200)];
-        recorder.request_measured(hits, Agent::Human, Timestamp::MAX, Measured { hits, bins: &bins });
+        recorder.page_view(PageView { page, bins: &bins, ..PageView::new(hit, Agent::Human) });
     };
     let no_route = scrape(&site.router).await;
     assert!(!no_route.keys().any(|series| series.starts_with("http_server")), "{no_route:?}");
     for ms in [1, 10, 125, 126, 40_000] {
-        measure(&[hits, page], ms);
+        measure(Some(page), ms);
     }
-    measure(&[hits], 10);
+    measure(None, 10);
     let values = scrape(&site.router).await;
     let time = "http_server_request_duration_seconds";
     let bucket = |route: &str, end: &str| values[&format!("{time}_bucket{{{route}le=\"{end}\"}}")];
@@ -204,7 +204,7 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
     // What the store has taken and what it has forgotten makes no difference.
     site.counters.flush().await.expect("memory takes all");
     site.counters.stats().forget(&"/".parse().expect("a name")).await.expect("memory forgets");
-    measure(&[hits, page], 1);
+    measure(Some(page), 1);
     let later = scrape(&site.router).await;
     assert_eq!(later[&format!("{time}_count{{http_route=\"/\"}}")], 6.0);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Distribution, Hits, Measured, SpoolHealth};
+use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, SpoolHealth};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;
@@ -174,9 +174,8 @@ async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
         let mut counters = counters.build().expect("the folder is writable");
         let recorder = counters.recorder();
         for n in 0..requests {
-            let hits = [recorder.counter("a").hit()];
-            let measured = Measured { hits: &hits, bins: &[bin] };
-            recorder.request_measured(&hits, Agent::Human, Timestamp::MAX, measured);
+            let view = PageView::new(recorder.counter("a").hit(), Agent::Human);
+            recorder.page_view(PageView { bins: &[bin], ..view });
             if n == 10 {
                 // In a batch, and not in what waits.
                 counters.flush().await.expect_err("the store is away");

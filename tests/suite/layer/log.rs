@@ -240,7 +240,8 @@ fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, li
     let line = line.expect("not empty");
     match counter.decide(&line, KEY) {
         Decision::Counted { hits, agent, measured } => {
-            counters.recorder().request_measured(hits, agent, Timestamp::MAX, measured);
+            counters.recorder().request(hits, agent);
+            counters.recorder().measure_at(measured, Timestamp::now());
         }
         Decision::Skipped(skip) => counters.recorder().skip(skip),
         Decision::Malformed(reason) => panic!("{reason}: {}", shown()),

@@ -81,3 +81,39 @@ fn unpacked(entry: u64) -> Option<Register> {
     let register = Register { index: (entry >> RANK_BITS) as u16, rank: (entry % (1 << RANK_BITS)) as u8 };
     (entry >> REGISTER_BITS == 0 && register.rank > 0).then_some(register)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visitor::VisitorKey;
+
+    #[test]
+    fn a_register_is_that_of_the_visitor_whether_it_is_found_or_made() {
+        let (recent, mut part) = (Recent::default(), [0; PREPARED]);
+        let keys = [1, 2].map(|n| VisitorKey::new([n; 16]));
+        for n in (0..40_000_u64).chain(0..100).chain(0..100) {
+            // Any of the words may differ alone.
+            let place = usize::try_from(n % 3).expect("small") * 8;
+            part[place..place + 8].copy_from_slice(&n.to_le_bytes());
+            for key in keys {
+                let register = recent.register(PreparedKey::of(key), &part);
+                assert_eq!(register, key.visitor(&[&part]).into(), "{n}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_made_is_found_under_its_key_alone() {
+        let (recent, part) = (Recent::default(), [7; PREPARED]);
+        let [one, other] = [1, 2].map(|n| PreparedKey::of(VisitorKey::new([n; 16])));
+        // The first asks for the places.
+        _ = recent.register(one, &part);
+        let register = recent.register(one, &part);
+        let places = recent.places.get().expect("asked for");
+        let found = |key| {
+            let hash = recent.hash(key, &part);
+            places.iter().find_map(|place| unpacked(place.load(Ordering::Relaxed) ^ hash << REGISTER_BITS))
+        };
+        assert_eq!((found(one), found(other)), (Some(register), None));
+    }
+}

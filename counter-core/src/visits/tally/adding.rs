@@ -1,14 +1,15 @@
 //! Hits of requests, as they are added to the stripe of their thread.
 
+use std::num::NonZeroU32;
 use std::sync::TryLockError;
 
 use super::{Backlog, Tally};
-use crate::{Counter, Timestamp};
 use crate::sketch::Register;
 use crate::visits::bin_table::Together;
 use crate::visits::registry::{OTHER, PAGE};
 use crate::visits::stripe::{Buckets, Stripe};
-use crate::visits::{Agent, Bin, Hit, Measured};
+use crate::visits::{Agent, Bin, Hit, Measured, PageView};
+use crate::{Counter, Timestamp};
 
 impl Tally {
     /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
@@ -21,58 +22,90 @@ impl Tally {
         }
     }
 
-    /// Adds a request: a hit, the same on the counter of a page, and other hits; returns `true` when it is time to
-    /// [`fold`](Self::fold).
-    #[inline]
-    pub(crate) fn add_page(
-        &self,
-        hit: Hit,
-        page: Option<Counter>,
-        others: &[Hit],
-        at: Timestamp,
-        agent: Agent,
-    ) -> bool {
+    /// Adds a view of a page at an instant; returns `true` when it is time to [`fold`](Self::fold).
+    #[inline(always)]
+    pub(crate) fn view(&self, view: PageView<'_>, at: Timestamp) -> bool {
         match self.stripes.own() {
-            Some(stripe) => self.add_page_to(stripe, hit, page, others, at, agent),
-            None => self.add_first_page(hit, page, others, at, agent),
+            Some(stripe) => self.view_to(stripe, view, at),
+            None => self.view_first(view, at),
         }
     }
 
     #[cold]
-    fn add_first_page(
-        &self,
-        hit: Hit,
-        page: Option<Counter>,
-        others: &[Hit],
-        at: Timestamp,
-        agent: Agent,
-    ) -> bool {
-        self.stripes.with(|stripe| self.add_page_to(stripe, hit, page, others, at, agent))
+    fn view_first(&self, view: PageView<'_>, at: Timestamp) -> bool {
+        self.stripes.with(|stripe| self.view_to(stripe, view, at))
     }
 
-    #[inline]
-    fn add_page_to(
-        &self,
-        stripe: &Stripe,
-        hit: Hit,
-        page: Option<Counter>,
-        others: &[Hit],
-        at: Timestamp,
-        agent: Agent,
-    ) -> bool {
-        let is_page = |page: &Counter| {
-            let is_everything = self.owns(hit.counter) && stripe.is_everything(hit.counter.number);
-            is_everything && self.owns(*page) && page.number != OTHER && stripe.is_at(at)
-        };
-        let Some(page) = page.filter(is_page) else {
-            return self.add_separately(stripe, hit, page, others, at, agent);
-        };
+    #[inline(always)]
+    fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
+        let PageView { hit, page, others, bins, agent, .. } = view;
+        if let Some(page) = page
+            && self.is_of_everything(stripe, hit.counter, page, at)
+            && others.is_empty()
+            && bins.is_empty()
+        {
+            self.add_view(stripe, hit, page, agent);
+            return false;
+        }
+        self.view_with_more(stripe, view, at)
+    }
+
+    /// Returns whether a hit on everything and on a page can be counted as one.
+    #[inline(always)]
+    fn is_of_everything(&self, stripe: &Stripe, everything: Counter, page: Counter, at: Timestamp) -> bool {
+        stripe.is_at(at)
+            && stripe.is_everything(everything.number)
+            && page.number != OTHER
+            && self.owns(everything)
+            && self.owns(page)
+    }
+
+    #[inline(always)]
+    fn add_view(&self, stripe: &Stripe, hit: Hit, page: Counter, agent: Agent) {
         stripe.record_request(agent, hit.register.is_some());
         stripe.add_page(page.number, hit.weight.get().into());
         if let Some(register) = hit.register {
             self.visit(stripe, page.number | PAGE, register);
         }
-        !others.is_empty() && self.add_to(stripe, others, at, None)
+    }
+
+    // Beside what nearly every view is.
+    #[inline(never)]
+    fn view_with_more(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
+        let PageView { hit, page, others, bins, agent, .. } = view;
+        let mut is_full = false;
+        match page {
+            Some(page) if self.is_of_everything(stripe, hit.counter, page, at) => {
+                self.add_view(stripe, hit, page, agent);
+            }
+            _ => is_full = self.add_separately(stripe, hit, page, at, agent),
+        }
+        is_full |= self.add_others(stripe, hit.weight, others, at);
+        if !bins.is_empty() {
+            let hits = [hit, page.map_or(hit, |page| hit.on(page))];
+            let hits = &hits[..1 + usize::from(page.is_some())];
+            is_full |= self.measure_to(stripe, at, Measured { hits, bins });
+        }
+        is_full
+    }
+
+    /// Adds hits of a weight to counters, without a visitor.
+    fn add_others(&self, stripe: &Stripe, weight: NonZeroU32, others: &[Counter], at: Timestamp) -> bool {
+        let mut is_full = false;
+        for counter in others {
+            // A hit that something refers to would have to be in memory.
+            if stripe.is_at(at) && self.owns(*counter) && counter.number != OTHER {
+                stripe.add(counter.number, weight.get().into());
+            } else {
+                is_full |= self.add_other(stripe, weight, *counter, at);
+            }
+        }
+        is_full
+    }
+
+    #[cold]
+    fn add_other(&self, stripe: &Stripe, weight: NonZeroU32, counter: Counter, at: Timestamp) -> bool {
+        self.add_to(stripe, &[counter.hit().weight(weight)], at, None)
     }
 
     #[cold]
@@ -81,7 +114,6 @@ impl Tally {
         stripe: &Stripe,
         hit: Hit,
         page: Option<Counter>,
-        others: &[Hit],
         at: Timestamp,
         agent: Agent,
     ) -> bool {
@@ -94,8 +126,7 @@ impl Tally {
             stripe.set_everything(number);
         }
         let own = [hit, page.map_or(hit, |page| hit.on(page))];
-        let own = &own[..1 + usize::from(page.is_some())];
-        self.add_to(stripe, own, at, Some(agent)) | self.add_to(stripe, others, at, None)
+        self.add_to(stripe, &own[..1 + usize::from(page.is_some())], at, Some(agent))
     }
 
     #[cold]
@@ -134,7 +165,7 @@ impl Tally {
     }
 
     /// Adds the visitor of a hit of the current bucket.
-    #[inline]
+    #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
         if self.recent.add(number, stripe.visitors_number(), register) {
             self.push(stripe, number, stripe.visitors_start(), register);
@@ -220,18 +251,6 @@ impl Tally {
     fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
         let (label, noted) = self.labels.find(tally, number)?;
         Some(label.count(noted, weight, start))
-    }
-
-    /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
-    pub(crate) fn add_measured(
-        &self,
-        hits: &[Hit],
-        at: Timestamp,
-        agent: Agent,
-        measured: Measured<'_>,
-    ) -> bool {
-        self.stripes
-            .with(|stripe| self.add_to(stripe, hits, at, Some(agent)) | self.measure_to(stripe, at, measured))
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
