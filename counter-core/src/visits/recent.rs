@@ -3,11 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sketch::Register;
+use crate::visits::ranks::Busy;
 
-/// A table of what threads have left in their rings lately, in which whatever comes later takes a place. It knows nothing of
-/// what it does not have, and what it has is on its way to the registers, or there.
+/// A table of what threads have left in their rings lately, in which whatever comes later takes a place, beside the ranks of busy
+/// counters. It knows nothing of what it does not have, and what it has is on its way to the registers, or there.
 #[derive(Debug)]
-pub(crate) struct Recent(Box<[AtomicU64]>);
+pub(crate) struct Recent {
+    places: Box<[AtomicU64]>,
+    pub(crate) busy: Busy,
+}
 
 /// The number of places: 128 KB.
 const PLACES: usize = 1 << PLACE_BITS;
@@ -18,35 +22,42 @@ const INDEX_BITS: u32 = 14;
 const RANK_BITS: u32 = 6;
 const BUCKET_BITS: u32 = 12;
 
-impl Default for Recent {
-    fn default() -> Self {
-        Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
-    }
-}
-
 impl Recent {
+    /// Creates a table for buckets of so many seconds.
+    pub(crate) fn new(width: u64) -> Self {
+        Self { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
+    }
+
     /// Adds a register of a counter in a bucket, by any number of the bucket; returns whether it is new here.
     ///
     /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.
     #[inline]
-    pub(crate) fn add(&self, counter: u32, bucket: u64, Register { index, rank }: Register) -> bool {
+    pub(crate) fn add(&self, counter: u32, bucket: u64, register: Register) -> bool {
+        let Register { index, rank } = register;
         let entry =
             u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank);
         // Fibonacci hashing of the counter and the index.
         let mixed = (entry >> RANK_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACE_BITS);
         let entry = entry | bucket << (u64::BITS - BUCKET_BITS);
         #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
-        let place = &self.0[mixed as usize % PLACES];
-        if place.load(Ordering::Relaxed) == entry {
-            return false;
+        let place = &self.places[mixed as usize % PLACES];
+        place.load(Ordering::Relaxed) != entry && self.add_new(place, entry, (counter, bucket), register)
+    }
+
+    /// Adds what is not in a place yet, unless the counter is busy: its ranks tell as much, and no hit writes there, by which
+    /// threads would slow each other down.
+    #[inline(never)]
+    fn add_new(&self, place: &AtomicU64, entry: u64, of: (u32, u64), register: Register) -> bool {
+        if let Some(is_known) = self.busy.has(of.0, of.1, register) {
+            return !is_known;
         }
         place.store(entry, Ordering::Relaxed);
         true
     }
 
-    /// Forgets these counters.
+    /// Forgets these counters, except for the ranks of busy ones.
     pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
-        for place in &self.0 {
+        for place in &self.places {
             let entry = place.load(Ordering::Relaxed) << BUCKET_BITS;
             #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
             if which((entry >> (BUCKET_BITS + INDEX_BITS + RANK_BITS)) as u32) {
@@ -62,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_there_is_known_until_something_takes_its_place_or_it_is_forgotten() {
-        let recent = Recent::default();
+        let recent = Recent::new(3600);
         let register = |n: u16| Register { index: n % 16_384, rank: 1 };
         assert!(recent.add(7, 3, register(1)) && !recent.add(7, 3, register(1)));
         // Another rank, bucket or counter is something else.

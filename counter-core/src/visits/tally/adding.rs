@@ -113,13 +113,32 @@ impl Tally {
         if std::mem::replace(&mut backlog.current, current) != current {
             // The numbers of buckets come again, some day.
             self.recent.forget(|_| true);
+            self.collect(backlog);
+            backlog.open.close(current, &self.recent.busy);
         }
-        stripe.visitors.drain(|number, bucket, register| {
-            if backlog.open.raise(number, bucket, register, current) {
-                let waiting = backlog.waiting(number, &self.registry);
-                waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
+        stripe.visitors.drain(|bucket, visits| {
+            if !backlog.open.has(bucket) {
+                self.collect(backlog);
+                backlog.open.open(bucket, current, &self.recent.busy);
+            }
+            if !backlog.open.raise(bucket, visits, &self.recent.busy) {
+                for visit in visits {
+                    let waiting = backlog.waiting(visit.counter(), &self.registry);
+                    let raised = [visit.register()];
+                    waiting.each(|pending| pending.raise_all(visit.counter(), bucket, &raised, &self.grid));
+                }
             }
         });
+    }
+
+    /// Takes the registers that rose into what waits.
+    pub(super) fn collect(&self, backlog: &mut Backlog) {
+        let mut open = std::mem::take(&mut backlog.open);
+        open.collect(|number, bucket, raised| {
+            let waiting = backlog.waiting(number, &self.registry);
+            waiting.each(|pending| pending.raise_all(number, bucket, raised, &self.grid));
+        });
+        backlog.open = open;
     }
 
     /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
