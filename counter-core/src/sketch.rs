@@ -13,6 +13,8 @@ mod murmur;
 pub use encoding::SketchError;
 pub(crate) use murmur::hash;
 
+use std::cmp::Ordering::{Equal, Greater, Less};
+
 use crate::VisitorId;
 
 /// The number of registers in a sketch.
@@ -98,6 +100,21 @@ impl Sketch {
         }
     }
 
+    /// Raises registers that are in ascending order, each once.
+    pub(crate) fn raise_all(&mut self, raised: &[Register]) {
+        let Registers::Sparse(set) = &mut self.0 else {
+            return raised.iter().for_each(|register| _ = self.raise(*register));
+        };
+        if set.last().is_none_or(|last| raised.first().is_none_or(|first| last.index < first.index)) {
+            set.extend_from_slice(raised);
+        } else {
+            *set = merged(set, raised);
+        }
+        if set.len() > SPARSE {
+            self.0 = Registers::Dense(dense(set));
+        }
+    }
+
     /// Adds all visitors of another sketch.
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
@@ -112,7 +129,7 @@ impl Sketch {
                 set.into_iter().for_each(|register| _ = self.raise(register));
             }
             (Registers::Sparse(set), Registers::Sparse(_)) if set.is_empty() => self.clone_from(other),
-            (_, Registers::Sparse(others)) => others.iter().for_each(|register| _ = self.raise(*register)),
+            (_, Registers::Sparse(others)) => self.raise_all(others),
         }
     }
 
@@ -257,6 +274,27 @@ fn raise(rank: &mut u8, to: u8) -> bool {
         *rank = to;
     }
     rises
+}
+
+/// Merges registers that are in ascending order.
+fn merged(mut set: &[Register], mut others: &[Register]) -> Vec<Register> {
+    let mut merged = Vec::with_capacity(set.len() + others.len());
+    while let ([one, set_rest @ ..], [other, others_rest @ ..]) = (set, others) {
+        merged.push(match one.index.cmp(&other.index) {
+            Less => *one,
+            Greater => *other,
+            Equal => *one.max(other),
+        });
+        if one.index <= other.index {
+            set = set_rest;
+        }
+        if other.index <= one.index {
+            others = others_rest;
+        }
+    }
+    merged.extend_from_slice(set);
+    merged.extend_from_slice(others);
+    merged
 }
 
 fn dense(set: &[Register]) -> Box<[u8]> {

@@ -120,6 +120,12 @@ impl Pending {
         if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
     }
 
+    /// Adds registers that rose, in ascending order, each once.
+    pub(crate) fn raise_all(&mut self, counter: u32, start: Timestamp, raised: &[Register], grid: &Grid) {
+        let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
+        Arc::make_mut(self.sketches.entry(key).or_default()).raise_all(raised);
+    }
+
     /// Adds to a bin of a distribution; returns the work that it adds to a batch.
     pub(crate) fn measure(
         &mut self,

@@ -56,7 +56,7 @@ impl Ring {
             self.entries[place(head)].set(of_bucket(bucket));
             head += 1;
         }
-        self.entries[place(head)].set(of_register(counter, register));
+        self.entries[place(head)].set(Visit::new(counter, register).0);
         self.head.set_after(head + 1);
         true
     }
@@ -67,19 +67,57 @@ impl Ring {
         self.head.get() - self.tail.get() >= MANY
     }
 
-    /// Takes all visitors.
-    pub(crate) fn drain(&self, mut each: impl FnMut(u32, Timestamp, Register)) {
+    /// Takes all visitors, several of one bucket at once.
+    pub(crate) fn drain(&self, mut each: impl FnMut(Timestamp, &[Visit])) {
         let (head, tail) = (self.head.get_after(), self.tail.get());
+        let (mut visits, mut count) = ([Visit(0); CHUNK], 0);
+        let bucket = || Timestamp::from_unix(self.read_bucket.get());
         for at in tail..head {
             let entry = self.entries[place(at)].get();
-            match register_of(entry) {
-                Some((counter, register)) => {
-                    each(counter, Timestamp::from_unix(self.read_bucket.get()), register);
-                }
-                None => self.read_bucket.set(bucket_of(entry)),
+            if is_bucket(entry) {
+                each(bucket(), &visits[..count]);
+                count = 0;
+                self.read_bucket.set(bucket_of(entry));
+                continue;
+            }
+            visits[count] = Visit(entry);
+            count += 1;
+            if count == CHUNK {
+                each(bucket(), &visits);
+                count = 0;
             }
         }
+        each(bucket(), &visits[..count]);
         self.tail.set_after(head);
+    }
+}
+
+/// The most visits that are taken at once.
+pub(crate) const CHUNK: usize = 64;
+
+/// A visitor of a counter, by the register that it raises.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visit(u64);
+
+impl Visit {
+    #[inline]
+    pub(crate) fn new(counter: u32, Register { index, rank }: Register) -> Self {
+        Self(u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank))
+    }
+
+    /// Returns the visit of another counter by the same visitor.
+    pub(crate) fn on(self, counter: u32) -> Self {
+        Self::new(counter, self.register())
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
+    pub(crate) const fn counter(self) -> u32 {
+        (self.0 >> (INDEX_BITS + RANK_BITS)) as u32
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
+    pub(crate) const fn register(self) -> Register {
+        Register { index: (self.0 >> RANK_BITS) as u16, rank: self.0 as u8 }
     }
 }
 
@@ -88,19 +126,12 @@ const RANK_BITS: u32 = 8;
 
 const INDEX_BITS: u32 = 16;
 
-#[inline]
-fn of_register(counter: u32, Register { index, rank }: Register) -> u64 {
-    u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank)
-}
-
 fn of_bucket(bucket: Timestamp) -> u64 {
     bucket.as_unix() << RANK_BITS
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
-fn register_of(entry: u64) -> Option<(u32, Register)> {
-    let register = Register { index: (entry >> RANK_BITS) as u16, rank: entry as u8 };
-    (register.rank > 0).then_some(((entry >> (INDEX_BITS + RANK_BITS)) as u32, register))
+const fn is_bucket(entry: u64) -> bool {
+    entry.trailing_zeros() >= RANK_BITS
 }
 
 const fn bucket_of(entry: u64) -> u64 {
@@ -117,7 +148,13 @@ fn place(at: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    fn all(bucket: Timestamp, visits: &[Visit]) -> Vec<(u32, Timestamp, Register)> {
+        visits.iter().map(|visit| (visit.counter(), bucket, visit.register())).collect()
+    }
 
     #[test]
     fn every_entry_comes_out_once_with_its_bucket_while_threads_write_and_read() {
@@ -126,7 +163,8 @@ mod tests {
             let index = u16::try_from(n % 16_384).expect("14 bits");
             (n, Timestamp::from_unix(u64::from(n / 100)), Register { index, rank: 1 + (n % 51) as u8 })
         };
-        let mut seen = Vec::new();
+        let seen = RefCell::new(Vec::new());
+        let drain = || ring.drain(|bucket, visits| seen.borrow_mut().extend(all(bucket, visits)));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for n in 0..100_000 {
@@ -137,19 +175,21 @@ mod tests {
                 }
             });
             while !writer.is_finished() {
-                ring.drain(|counter, bucket, register| seen.push((counter, bucket, register)));
+                drain();
             }
         });
-        ring.drain(|counter, bucket, register| seen.push((counter, bucket, register)));
-        assert!(seen.iter().copied().eq((0..100_000).map(of)));
+        drain();
+        assert!(seen.into_inner().into_iter().eq((0..100_000).map(of)));
     }
 
     #[test]
     fn the_largest_numbers_fit() {
         let ring = Ring::default();
-        let all = (u32::MAX, Timestamp::MAX, Register { index: 16_383, rank: 51 });
-        assert!(ring.push(all.0, all.1, all.2));
-        ring.drain(|counter, bucket, register| assert_eq!((counter, bucket, register), all));
+        let largest = (u32::MAX, Timestamp::MAX, Register { index: 16_383, rank: 51 });
+        assert!(ring.push(largest.0, largest.1, largest.2));
+        let mut seen = Vec::new();
+        ring.drain(|bucket, visits| seen.extend(all(bucket, visits)));
+        assert_eq!(seen, [largest]);
     }
 
     #[test]
@@ -158,7 +198,7 @@ mod tests {
         let pushed = (0..).take_while(|n| ring.push(*n, bucket, register)).count();
         assert_eq!((pushed, ring.has_many()), (ENTRIES - 2, true));
         let mut drained = 0;
-        ring.drain(|_, _, _| drained += 1);
+        ring.drain(|_, visits| drained += visits.len());
         assert_eq!((drained, ring.has_many(), ring.push(0, bucket, register)), (pushed, false, true));
     }
 }

@@ -228,6 +228,13 @@ impl Stripe {
         self.everything.set(counter.into());
     }
 
+    /// Returns the counter of everything; it has no meaning while there are no hits of pages.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "it is a counter, or means nothing")]
+    pub(crate) fn everything(&self) -> u32 {
+        self.everything.get() as u32
+    }
+
     /// Returns whether this is the counter of everything.
     #[inline]
     pub(crate) fn is_everything(&self, counter: u32) -> bool {

@@ -115,7 +115,6 @@ impl Tally {
         // The counters of labels belong to no registry, so that nothing is asked of the hits of all others.
         let labels = Labels::new(!registry.other().tally, names.label_places, shards, &grid.counts);
         Self {
-            grid: Arc::new(grid),
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
             #[cfg(feature = "spool")]
@@ -126,7 +125,8 @@ impl Tally {
             labels,
             is_full: AtomicBool::new(false),
             stripes: Stripes::new(names.counters + 1),
-            recent: Recent::default(),
+            recent: Recent::new(grid.visitors.base().as_seconds().into()),
+            grid: Arc::new(grid),
             backlog: Mutex::new(Backlog {
                 waiting: shards.iter().map(|_| Waiting::default()).collect(),
                 delivery: Delivery::new(shards),
@@ -313,7 +313,8 @@ impl Tally {
 
     /// Lets visitors of these counters count when they come again.
     fn forget_visitors(&self, backlog: &mut Backlog, which: impl Fn(u32) -> bool) {
-        backlog.open.forget(&which);
+        self.collect(backlog);
+        backlog.open.forget(&which, &self.recent.busy);
         let everything = self.everything.get().is_some_and(|everything| which(*everything));
         self.recent.forget(|number| which(number & !PAGE) || (number & PAGE > 0 && everything));
     }
@@ -393,7 +394,6 @@ impl Tally {
     }
 
     fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
-        let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
         let mut bins = std::mem::take(&mut backlog.spare_bins);
         for stripe in self.stripes.iter() {
@@ -415,6 +415,7 @@ impl Tally {
             }
         }
         (backlog.spare, backlog.spare_bins) = (spare, bins);
+        self.collect(backlog);
         let is_crowded = backlog.waiting.iter().any(|waiting| waiting.pending.is_crowded());
         let mut labels = std::mem::take(&mut backlog.spare_labels);
         for label in self.labels.iter() {
@@ -425,7 +426,6 @@ impl Tally {
             }
         }
         backlog.spare_labels = labels;
-        backlog.open.close(current);
         for waiting in &mut backlog.waiting {
             if waiting.pending.len() > waiting.high_water {
                 backlog.delivery.expire(waiting.coarsen(now, &self.grid));
@@ -488,6 +488,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
+    use crate::sketch::Sketch;
     use crate::visitor::VisitorKey;
     use crate::visits::{Agent, PageView};
 
@@ -526,7 +527,7 @@ mod tests {
         let shard = Shards::ONE.iter().next().expect("one");
         let (at, key) = (Timestamp::now(), VisitorKey::random());
         for n in 0..3000_u64 {
-            let visitor = (n % 4 > 0).then(|| key.visitor(&[&(n % 100).to_le_bytes()]));
+            let visitor = (n % 4 > 0).then(|| key.visitor(&[&(n % 1400).to_le_bytes()]));
             let weight = NonZeroU32::new(u32::try_from(1 + n % 3).expect("small")).expect("not 0");
             let name = if n % 3 == 0 { "else" } else { "everything" };
             let page = ["/", "/a", "(other)"][usize::try_from(n / 3 % 3).expect("small")];
@@ -581,6 +582,55 @@ mod tests {
         let hour = |at: Timestamp| at.as_unix() / 3600;
         if hour(before) == hour(Timestamp::now()) {
             assert_eq!((sent, sent_again), ([1, 0, 1, 0], [1, 0, 0]));
+        }
+    }
+
+    #[test]
+    fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_lost() {
+        let names = NameLimits { counters: 10, label_places: 10 };
+        let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+        let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
+        let counter = tally.counter("a");
+        let sent = || {
+            let chunks = tally.take(shard, Timestamp::now(), 100_000);
+            let sketches = chunks.into_iter().flat_map(|chunk| chunk.sketches);
+            sketches.fold(Sketch::new(), |mut all, cell| {
+                all.merge(&cell.raised);
+                all
+            })
+        };
+        let visits = |visitors: std::ops::Range<u32>| {
+            let (now, mut raised) = (Timestamp::now(), Sketch::new());
+            for visitor in visitors {
+                let visitor = key.visitor(&[&visitor.to_le_bytes()]);
+                tally.add(&[counter.hit().visitor(visitor)], now, None);
+                raised.insert(visitor);
+            }
+            raised
+        };
+        let before = Timestamp::now();
+        let all = visits(0..20_000);
+        let first = sent();
+        visits(0..20_000);
+        let again = sent();
+        let more = visits(20_000..20_500);
+        let sent_more = sent();
+        tally.forget(&CounterName::new("a").expect("a name"));
+        visits(0..1000);
+        visits(1000..20_000);
+        let sent_again = sent();
+        tally.lost_by_server(shard, 0);
+        let lost = sent();
+        let hour = |at: Timestamp| at.as_unix() / 3600;
+        if hour(before) == hour(Timestamp::now()) {
+            assert_eq!((first, again, &sent_again, &lost), (all.clone(), Sketch::new(), &all, &all));
+            assert!(
+                !sent_more.is_empty()
+                    && more.registers().all(|one| {
+                        let rises = all.registers().all(|has| has.index != one.index || has.rank < one.rank);
+                        rises == sent_more.registers().any(|sent| sent == one)
+                    })
+            );
         }
     }
 }

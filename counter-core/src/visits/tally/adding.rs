@@ -7,6 +7,7 @@ use super::{Backlog, Tally};
 use crate::sketch::Register;
 use crate::visits::bin_table::Together;
 use crate::visits::registry::{OTHER, PAGE};
+use crate::visits::ring::{CHUNK, Visit};
 use crate::visits::stripe::{Buckets, Stripe};
 use crate::visits::{Agent, Bin, Hit, Measured, PageView};
 use crate::{Counter, Timestamp};
@@ -167,7 +168,7 @@ impl Tally {
     /// Adds the visitor of a hit of the current bucket.
     #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
-        if self.recent.add(number, stripe.visitors_number(), register) {
+        if self.recent.add(number, stripe.everything(), stripe.visitors_number(), register) {
             self.push(stripe, number, stripe.visitors_start(), register);
         }
     }
@@ -227,21 +228,41 @@ impl Tally {
         if std::mem::replace(&mut backlog.current, current) != current {
             // The numbers of buckets come again, some day.
             self.recent.forget(|_| true);
+            self.collect(backlog);
+            backlog.open.close(current, &self.recent.busy);
         }
-        let mut raise = |number, bucket, register| {
-            if backlog.open.raise(number, bucket, register, current) {
-                let waiting = backlog.waiting(number, &self.registry);
-                waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
+        stripe.visitors.drain(|bucket, visits| {
+            if !backlog.open.has(bucket) {
+                self.collect(backlog);
+                backlog.open.open(bucket, current, &self.recent.busy);
             }
-        };
-        stripe.visitors.drain(|number, bucket, register| {
-            raise(number & !PAGE, bucket, register);
-            if number & PAGE > 0
-                && let Some(everything) = self.everything.get()
-            {
-                raise(*everything, bucket, register);
+            let (mut each, mut count) = ([Visit::default(); 2 * CHUNK], 0);
+            for visit in visits {
+                let everything = self.everything.get().filter(|_| visit.counter() & PAGE > 0);
+                for counter in [Some(&(visit.counter() & !PAGE)), everything].into_iter().flatten() {
+                    each[count] = visit.on(*counter);
+                    count += 1;
+                }
+            }
+            let visits = &each[..count];
+            if !backlog.open.raise(bucket, visits, &self.recent.busy) {
+                for visit in visits {
+                    let waiting = backlog.waiting(visit.counter(), &self.registry);
+                    let raised = [visit.register()];
+                    waiting.each(|pending| pending.raise_all(visit.counter(), bucket, &raised, &self.grid));
+                }
             }
         });
+    }
+
+    /// Takes the registers that rose into what waits.
+    pub(super) fn collect(&self, backlog: &mut Backlog) {
+        let mut open = std::mem::take(&mut backlog.open);
+        open.collect(|number, bucket, raised| {
+            let waiting = backlog.waiting(number, &self.registry);
+            waiting.each(|pending| pending.raise_all(number, bucket, raised, &self.grid));
+        });
+        backlog.open = open;
     }
 
     /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
