@@ -12,6 +12,7 @@ mod registers;
 mod bin_table;
 mod bin_sums;
 mod own;
+mod own_bins;
 mod ring;
 mod recent;
 mod stripe;

@@ -132,6 +132,7 @@ impl Tally {
     }
 
     /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
+    #[inline]
     pub(crate) fn add_measured(
         &self,
         hits: &[Hit],
@@ -139,33 +140,59 @@ impl Tally {
         agent: Agent,
         measured: Measured<'_>,
     ) -> bool {
-        self.stripes
-            .with(|stripe| self.add_to(stripe, hits, at, Some(agent)) | self.measure_to(stripe, at, measured))
+        match self.stripes.own() {
+            Some(stripe) => {
+                let is_full = self.add_to(stripe, hits, at, Some(agent));
+                self.measure_to(stripe, at, measured) | is_full
+            }
+            None => self.add_first(hits, at, Some(agent)) | self.measure(at, measured),
+        }
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn measure(&self, at: Timestamp, measured: Measured<'_>) -> bool {
-        self.stripes.with(|stripe| self.measure_to(stripe, at, measured))
+    #[inline(never)]
+    pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
+        self.stripes.with(|stripe| self.measure_otherwise(stripe, at, hits, bins))
     }
 
-    #[inline]
+    // Inlined, so that neither hits nor bins have to be in memory.
+    #[inline(always)]
     fn measure_to(&self, stripe: &Stripe, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
-        let Some(set) = &self.grid.distributions else { return false };
-        let number = |hit: &Hit| self.number(hit.counter);
-        let mut rest = stripe.rest();
-        let start = rest.measured_start(at, set);
-        let mut add = |hits: &[Hit], bins: &[Bin]| {
-            if let (Some(hit), Some(bin)) = (hits.first(), bins.first()) {
-                let counters = (number(hit), hits.get(1).map(number));
-                rest.bins.add(Together::new(counters, (*bin, bins.get(1).copied())), start);
-            }
-        };
-        if hits.len() <= 2 && bins.len() <= 2 {
-            add(hits, bins);
-        } else {
-            hits.chunks(2).for_each(|hits| bins.chunks(2).for_each(|bins| add(hits, bins)));
+        // As nearly always.
+        if let ([all, page], [bin, other]) = (hits, bins) {
+            return self.add_bins(stripe, at, (all, Some(page)), (*bin, Some(*other)));
         }
-        rest.bins.is_full()
+        self.measure_otherwise(stripe, at, hits, bins)
+    }
+
+    #[inline(never)]
+    fn measure_otherwise(&self, stripe: &Stripe, at: Timestamp, hits: &[Hit], bins: &[Bin]) -> bool {
+        let mut is_full = false;
+        for hits in hits.chunks(2) {
+            for bins in bins.chunks(2) {
+                is_full |=
+                    self.add_bins(stripe, at, (&hits[0], hits.get(1)), (bins[0], bins.get(1).copied()));
+            }
+        }
+        is_full
+    }
+
+    #[inline(always)]
+    fn add_bins(
+        &self,
+        stripe: &Stripe,
+        at: Timestamp,
+        hits: (&Hit, Option<&Hit>),
+        bins: (Bin, Option<Bin>),
+    ) -> bool {
+        let number = |hit: &Hit| self.number(hit.counter);
+        let of = Together::new((number(hits.0), hits.1.map(number)), bins);
+        !stripe.bins.add(of, at) && self.add_new_bins(stripe, of, at)
+    }
+
+    #[cold]
+    fn add_new_bins(&self, stripe: &Stripe, of: Together, at: Timestamp) -> bool {
+        self.grid.distributions.as_ref().is_some_and(|set| stripe.add_bins(of, at, set))
     }
 
     fn buckets(&self, at: Timestamp) -> Buckets {
