@@ -11,6 +11,7 @@ mod label;
 mod bin_table;
 mod bin_sums;
 mod own;
+mod own_bins;
 mod ring;
 mod ranks;
 mod recent;

@@ -60,3 +60,9 @@ const IN_FRONT: usize = 12;
 pub(crate) fn in_front(headers: &HeaderMap, is_name: impl Fn(&HeaderName) -> bool) -> Option<&HeaderValue> {
     headers.iter().take(IN_FRONT).find(|(name, _)| is_name(name)).map(|(_, value)| value)
 }
+
+/// Returns whether headers are behind those [in front](in_front).
+#[inline]
+pub(crate) fn has_more(headers: &HeaderMap) -> bool {
+    headers.len() > IN_FRONT
+}

@@ -1,4 +1,5 @@
-//! The bins that requests add to, in the stripe of their threads, until they are folded.
+//! The bins of requests in the stripe of their threads that are not in [a bucket of now](crate::visits::own_bins), or were
+//! in one, until they are folded.
 
 use crate::Timestamp;
 use crate::visits::Bin;
@@ -16,15 +17,16 @@ pub(crate) struct BinTable {
 /// a time and a status, and then add to one slot instead of four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Together {
-    counters: [u32; 2],
-    /// The [numbers](Bin::number) of the bins.
-    bins: [u16; 2],
+    /// The numbers of the counters, in half of the bits each.
+    pub(crate) counters: u64,
+    /// The [bits](Bin::bits) of the bins, in half of them each; not 0.
+    pub(crate) bins: u64,
 }
 
 /// The number of requests that had the same; 0 in a slot that is not used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BinSlot {
-    of: Together,
+    pub(crate) of: Together,
     pub(crate) start: Timestamp,
     pub(crate) count: u64,
 }
@@ -32,19 +34,18 @@ pub(crate) struct BinSlot {
 /// In the place of a second counter, where there is none: there are not so many.
 const NO_COUNTER: u32 = u32::MAX;
 
-/// In the place of a second bin, where there is none: no bin has this number.
-const NO_BIN: u16 = u16::MAX;
+/// In the place of a second bin, where there is none.
+const NO_BIN: u32 = 0;
 
 /// The number of slots at first.
 const SLOTS: usize = 128;
 
 /// The number of used slots at which the thread that used the last one folds: nothing flushes, or instants come in no
 /// order.
-const USED: usize = 4096;
+const USED: usize = 2048;
 
 impl BinTable {
-    #[inline]
-    pub(crate) fn add(&mut self, of: Together, start: Timestamp) {
+    pub(crate) fn add(&mut self, BinSlot { of, start, count }: BinSlot) {
         if 2 * self.used >= self.slots.len() {
             self.grow();
         }
@@ -53,7 +54,7 @@ impl BinTable {
             *slot = BinSlot { of, start, count: 0 };
             self.used += 1;
         }
-        slot.count += 1;
+        slot.count += count;
     }
 
     #[cold]
@@ -71,7 +72,6 @@ impl BinTable {
     }
 
     /// Returns whether it is time to [`take`](Self::take) them.
-    #[inline]
     pub(crate) const fn is_full(&self) -> bool {
         self.used >= USED
     }
@@ -91,41 +91,59 @@ impl Together {
     #[inline]
     pub(crate) fn new(counters: (u32, Option<u32>), bins: (Bin, Option<Bin>)) -> Self {
         Self {
-            counters: [counters.0, counters.1.unwrap_or(NO_COUNTER)],
-            bins: [bins.0.number(), bins.1.map_or(NO_BIN, Bin::number)],
+            counters: pair(counters.0, counters.1.unwrap_or(NO_COUNTER)),
+            bins: pair(bins.0.bits(), bins.1.map_or(NO_BIN, Bin::bits)),
         }
+    }
+
+    /// Returns a number whose upper bits depend on all of it.
+    #[inline]
+    pub(crate) const fn hash(self) -> u64 {
+        self.hash_with(0)
+    }
+
+    #[inline]
+    const fn hash_with(self, more: u64) -> u64 {
+        // What differs is in other bits: the second counter, then the index of the second bin, and that of the first on top.
+        let key = self.counters ^ self.bins.rotate_left(20) ^ more;
+        // Fibonacci hashing: the numbers are this process's own.
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
 impl BinSlot {
     /// Returns each counter with each bin.
     pub(crate) fn parts(self) -> impl Iterator<Item = (u32, Bin)> {
-        let counters = self.of.counters.into_iter().filter(|counter| *counter != NO_COUNTER);
+        let counters = halves(self.of.counters).into_iter().filter(|counter| *counter != NO_COUNTER);
         counters.flat_map(move |counter| self.bins().map(move |bin| (counter, bin)))
     }
 
     pub(crate) fn bins(self) -> impl Iterator<Item = Bin> {
-        self.of.bins.into_iter().filter_map(Bin::of_number)
+        halves(self.of.bins).into_iter().filter_map(Bin::of_bits)
     }
 
     /// Returns the second counter, or the only one.
     pub(crate) const fn last_counter(self) -> u32 {
-        let [first, second] = self.of.counters;
+        let [first, second] = halves(self.of.counters);
         if second == NO_COUNTER { first } else { second }
     }
 }
 
-/// Returns the slot of these bins, or the one where they would go.
 #[inline]
+fn pair(upper: u32, lower: u32) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "each is a half")]
+const fn halves(pair: u64) -> [u32; 2] {
+    [(pair >> 32) as u32, pair as u32]
+}
+
+/// Returns the slot of these bins, or the one where they would go.
 fn find(slots: &mut [BinSlot], of: Together, start: Timestamp) -> &mut BinSlot {
     let mask = slots.len() - 1;
-    let Together { counters: [counter, other], bins: [bin, more] } = of;
-    let counters = u64::from(counter) << 32 | u64::from(other);
-    let bins = u64::from(bin) << 16 | u64::from(more);
-    // Fibonacci hashing: the numbers are this process's own. Only the upper bits depend on all others.
-    let key = counters ^ bins << 13 ^ start.as_unix();
-    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (mask as u64).leading_zeros();
-    let mut at = usize::try_from(mixed).expect("no longer than the mask");
+    let place = of.hash_with(start.as_unix()) >> (mask as u64).leading_zeros();
+    let mut at = usize::try_from(place).expect("no longer than the mask");
     loop {
         let slot = &slots[at];
         if slot.count == 0 || (slot.of == of && slot.start == start) {
@@ -149,7 +167,8 @@ mod tests {
             let bin = Bin::status(u16::try_from(n * n % 701).expect("small"));
             let start = Timestamp::from_unix(u64::from(n % 3) * 60);
             let second = (n % 2 == 0).then(|| Bin::time(Duration::from_millis((n % 7).into())));
-            table.add(Together::new((n % 5, (n % 3 == 0).then_some(9)), (bin, second)), start);
+            let of = Together::new((n % 5, (n % 3 == 0).then_some(9)), (bin, second));
+            table.add(BinSlot { of, start, count: 1 });
             for counter in [Some(n % 5), (n % 3 == 0).then_some(9)].into_iter().flatten() {
                 for bin in [Some(bin), second].into_iter().flatten() {
                     *expected.entry((counter, bin, start)).or_insert(0) += 1;

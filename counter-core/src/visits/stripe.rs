@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use crate::visits::bin_table::BinTable;
+use crate::visits::bin_table::{BinSlot, BinTable, Together};
 use crate::visits::own::Own;
+use crate::visits::own_bins::OwnBins;
 use crate::visits::registry::OTHER;
 use crate::visits::ring::Ring;
 use crate::visits::{Agent, Ignored, Requests, Skip};
@@ -34,6 +35,8 @@ pub(crate) struct Stripe {
     counts: Counts,
     /// The visitors of hits.
     pub(crate) visitors: Ring,
+    /// The bins of distributions, in the current bucket of theirs.
+    pub(crate) bins: OwnBins,
     rest: Mutex<Rest>,
 }
 
@@ -72,9 +75,9 @@ pub(crate) struct Buckets {
     pub(crate) visitors_number: u64,
 }
 
-/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, for each hit of another bucket, and for bins.
+/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, for each hit of another bucket, and for new bins.
 #[derive(Debug)]
-pub(crate) struct Rest {
+struct Rest {
     /// The buckets of both sides.
     starts: [Timestamp; SIDES],
     /// The side that the thread adds to.
@@ -92,10 +95,8 @@ pub(crate) struct Rest {
     listed_other: u64,
     /// The hits that were ever taken.
     taken: u64,
-    /// The bins of distributions.
-    pub(crate) bins: BinTable,
-    /// The last instant for which there were any, and the start of its bucket.
-    measured: (Timestamp, Timestamp),
+    /// The bins of distributions that are not in the thread's own.
+    bins: BinTable,
 }
 
 /// What was seen of a [`Count`].
@@ -156,6 +157,7 @@ impl Stripe {
             requests: Default::default(),
             counts: Counts::new(counters),
             visitors: Ring::default(),
+            bins: OwnBins::new(),
             rest: Mutex::new(Rest {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
@@ -167,7 +169,6 @@ impl Stripe {
                 listed_other: 0,
                 taken: 0,
                 bins: BinTable::default(),
-                measured: (Timestamp::MAX, Timestamp::MAX),
             }),
         }
     }
@@ -259,6 +260,28 @@ impl Stripe {
         rest.is_full()
     }
 
+    /// Adds one to bins at any instant; returns whether it is time to [take](Self::take_bins) them.
+    pub(crate) fn add_bins(&self, of: Together, at: Timestamp, distributions: &Precisions) -> bool {
+        let rest = &mut *self.rest();
+        if !self.bins.is_at(at) {
+            let [start, now] = [at, Timestamp::now()].map(|at| distributions.base().bucket(at).start);
+            if start != now {
+                rest.bins.add(BinSlot { of, start, count: 1 });
+                return rest.bins.is_full();
+            }
+            self.bins.turn(at, start, &mut rest.bins);
+        }
+        self.bins.add_new(of, &mut rest.bins);
+        rest.bins.is_full()
+    }
+
+    /// Takes all bins.
+    pub(crate) fn take_bins(&self, bins: &mut Vec<BinSlot>) {
+        let mut rest = self.rest();
+        rest.bins.take(bins);
+        self.bins.take(bins);
+    }
+
     #[inline]
     pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
         self.count(match (agent, has_visitor) {
@@ -311,7 +334,7 @@ impl Stripe {
         let mut hits = StripeHits {
             recorded: rest.listed,
             overflow: rest.listed_other,
-            cells: rest.closed.len() + rest.bins.len(),
+            cells: rest.closed.len() + rest.bins.len() + self.bins.len(),
             ..StripeHits::default()
         };
         let mut has_pages = false;
@@ -347,7 +370,7 @@ impl Stripe {
         rest.taken += cells.iter().map(|cell| cell.count).sum::<u64>();
     }
 
-    pub(crate) fn rest(&self) -> MutexGuard<'_, Rest> {
+    fn rest(&self) -> MutexGuard<'_, Rest> {
         self.rest.lock().expect("nothing panics under this lock")
     }
 }
@@ -355,14 +378,6 @@ impl Stripe {
 impl Rest {
     const fn is_full(&self) -> bool {
         self.closed.len() >= CLOSED
-    }
-
-    /// Returns the start of an instant's bucket of distributions.
-    pub(crate) fn measured_start(&mut self, at: Timestamp, distributions: &Precisions) -> Timestamp {
-        if self.measured.0 != at {
-            self.measured = (at, distributions.base().bucket(at).start);
-        }
-        self.measured.1
     }
 
     /// Closes what is new on a side.

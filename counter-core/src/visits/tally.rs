@@ -398,7 +398,7 @@ impl Tally {
         let mut bins = std::mem::take(&mut backlog.spare_bins);
         for stripe in self.stripes.iter() {
             stripe.take(&mut spare, || self.registry.counters());
-            stripe.rest().bins.take(&mut bins);
+            stripe.take_bins(&mut bins);
             self.drain_into(backlog, stripe, now);
             for slot in bins.drain(..) {
                 backlog.bins.add(slot);

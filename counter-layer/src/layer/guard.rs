@@ -7,9 +7,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::counting::Counting;
 use super::extra::{Confirmation, Extra, NewCall};
-use super::measures::Measuring;
 #[cfg(feature = "body")]
 use super::measures::content_length;
+use super::measures::{Bins, Measuring};
 #[cfg(feature = "body")]
 use super::open_body::OpenBody;
 use super::seen::Seen;
@@ -39,7 +39,7 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
+        let measuring = counting.settings.measures.as_ref().map(|measures| measures.begin(request.method()));
         let mut extra = None;
         let seen = counting.look(&RequestHead::of(request), None, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
@@ -101,10 +101,11 @@ impl Guard {
     #[inline(never)]
     fn measured(&mut self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) {
         let mut has_counted = false;
-        if let Some(measures) = self.counting.settings.measures
+        if let Some(measures) = &self.counting.settings.measures
             && std::mem::take(&mut self.open)
         {
-            let bins = measures.answered(measuring, status, headers);
+            let mut bins = Bins::none();
+            measures.answered(measuring, status, headers, &mut bins);
             let outcome = Outcome::Answered(status);
             has_counted =
                 self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);

@@ -1,4 +1,5 @@
 use std::num::NonZeroU64;
+#[cfg(any(feature = "body", feature = "log"))]
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
@@ -10,7 +11,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::outcome::Outcome;
-use crate::request::in_front;
+use crate::request::{has_more, in_front};
 
 /// The measures that a layer keeps distributions of.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Measures {
     pub(crate) bodies: bool,
 }
 
-/// A request that is measured: the nanoseconds of the clock when it began, times four, and what its method is. All in one
+/// A request that is measured: the nanoseconds of the clock when it began, times eight, what its method is, and 1. All in one
 /// number, since the future of a response is moved with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measuring(NonZeroU64);
@@ -39,9 +40,9 @@ struct Clock {
 }
 
 /// The response has no body, whatever its head says about one.
-const HEAD: u64 = 1;
+const HEAD: u64 = 2;
 /// A successful response is the beginning of a tunnel.
-const CONNECT: u64 = 2;
+const CONNECT: u64 = 4;
 
 /// The quantities of a request that a log tells, where it does.
 #[cfg(feature = "log")]
@@ -88,35 +89,38 @@ impl Measures {
 
     /// Begins to measure a request.
     #[inline]
-    pub(crate) fn begin(self, method: &Method) -> Measuring {
+    pub(crate) fn begin(&self, method: &Method) -> Measuring {
         let kind = match *method {
             Method::HEAD => HEAD,
             Method::CONNECT => CONNECT,
             _ => 0,
         };
-        // The clock of a request that begins with the layer says 0.
-        Measuring(NonZeroU64::new(self.clock.nanoseconds() << 2 | kind).unwrap_or(NonZeroU64::MAX))
+        Measuring(NonZeroU64::MIN | self.clock.nanoseconds() << 3 | kind)
     }
 
-    /// Returns the bins of a request that was answered.
+    /// Puts the bins of a request that was answered into a place.
     #[inline]
-    pub(crate) fn answered(self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) -> Bins {
-        let mut bins = Bins::none();
+    pub(crate) fn answered(
+        &self,
+        measuring: Measuring,
+        status: StatusCode,
+        headers: &HeaderMap,
+        bins: &mut Bins,
+    ) {
         if self.time && !measuring.is_open_ended(status, headers) {
-            bins.push(Bin::time(self.took(measuring)));
+            bins.push(Bin::nanoseconds(self.took(measuring)));
         }
         if self.status {
             bins.push(Bin::status(status.as_u16()));
         }
         if self.size || self.grpc {
-            self.look_at_head(measuring, status, headers, &mut bins);
+            self.look_at_head(measuring, status, headers, bins);
         }
-        bins
     }
 
     // Beside what most layers measure.
     #[inline(never)]
-    fn look_at_head(self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
+    fn look_at_head(&self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
         if self.size
             && !self.bodies
             && let Some(bytes) = measuring.size(status, headers)
@@ -126,7 +130,7 @@ impl Measures {
         self.look_for_grpc(headers, bins);
     }
 
-    fn look_for_grpc(self, fields: &HeaderMap, bins: &mut Bins) {
+    fn look_for_grpc(&self, fields: &HeaderMap, bins: &mut Bins) {
         if self.grpc
             && let Some(status) = grpc_status(fields)
         {
@@ -136,14 +140,14 @@ impl Measures {
 
     /// Returns whether a status of gRPC was found in the head of a response.
     #[cfg(feature = "body")]
-    pub(crate) fn has_grpc(self, head: &HeaderMap) -> bool {
+    pub(crate) fn has_grpc(&self, head: &HeaderMap) -> bool {
         self.grpc && grpc_status(head).is_some()
     }
 
     /// Returns whether the end of this response's body is to be measured, and whether there is a body at all; `None` for
     /// streams, upgrades and tunnels, whose end says little.
     #[cfg(feature = "body")]
-    pub(crate) fn watches_body<B>(self, measuring: Measuring, response: &Response<B>) -> Option<bool> {
+    pub(crate) fn watches_body<B>(&self, measuring: Measuring, response: &Response<B>) -> Option<bool> {
         let (status, headers) = (response.status(), response.headers());
         let watches = self.bodies && !measuring.is_open_ended(status, headers);
         watches.then(|| !measuring.has_no_body(status))
@@ -151,10 +155,10 @@ impl Measures {
 
     /// Returns the bins of a response whose body has ended now.
     #[cfg(feature = "body")]
-    pub(crate) fn body_ended(self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
+    pub(crate) fn body_ended(&self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
         let mut bins = Bins::none();
         if self.body {
-            bins.push(Bin::body(self.took(measuring)));
+            bins.push(Bin::body(Duration::from_nanos(self.took(measuring))));
         }
         if self.size {
             bins.push(Bin::size(bytes));
@@ -165,15 +169,15 @@ impl Measures {
         bins
     }
 
-    /// Returns the time since the beginning of a request.
+    /// Returns the nanoseconds since the beginning of a request.
     #[inline]
-    fn took(self, measuring: Measuring) -> Duration {
-        Duration::from_nanos(self.clock.nanoseconds().saturating_sub(measuring.0.get() >> 2))
+    fn took(&self, measuring: Measuring) -> u64 {
+        self.clock.nanoseconds().saturating_sub(measuring.0.get() >> 3)
     }
 
     /// Returns the bins of a request, as far as a log tells of it.
     #[cfg(feature = "log")]
-    pub(crate) fn logged(self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
+    pub(crate) fn logged(&self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
         let mut bins = self.ended(outcome);
         let Outcome::Answered(status) = outcome else { return bins };
         let measuring = self.begin(method);
@@ -191,7 +195,7 @@ impl Measures {
 
     /// Returns the bins of a request that ended in this way, of which there is no response.
     #[cold]
-    pub(crate) fn ended(self, outcome: Outcome) -> Bins {
+    pub(crate) fn ended(&self, outcome: Outcome) -> Bins {
         let mut bins = Bins::none();
         let status = match outcome {
             Outcome::Answered(status) => Some(status.as_u16()),
@@ -214,7 +218,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time since some beginning, in nanoseconds: a century does not fill 62 bits.
+    /// Returns the time since some beginning, in nanoseconds: seventy years do not fill 61 bits.
     #[cfg_attr(
         target_os = "linux",
         allow(clippy::unused_self, reason = "its clock has a beginning of its own")
@@ -241,8 +245,8 @@ impl Measuring {
     /// upgrade or a tunnel becomes.
     fn is_open_ended(self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_stream = || {
-            let media_type =
-                in_front(headers, |name| *name == CONTENT_TYPE).or_else(|| headers.get(CONTENT_TYPE));
+            let media_type = in_front(headers, |name| *name == CONTENT_TYPE)
+                .or_else(|| has_more(headers).then(|| headers.get(CONTENT_TYPE)).flatten());
             media_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
         self.is_tunnel(status) || is_stream()

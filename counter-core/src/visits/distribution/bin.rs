@@ -76,6 +76,14 @@ impl Bin {
         Self::of(Measure::Time, time.as_secs_f64())
     }
 
+    /// Returns the bin that [`time`](Self::time) returns, of so many nanoseconds.
+    #[inline]
+    #[must_use]
+    pub fn nanoseconds(time: u64) -> Self {
+        // The compiler makes less of a number with a sign.
+        Self::of(Measure::Time, i64::try_from(time).unwrap_or(i64::MAX) as f64 / 1e9)
+    }
+
     /// Returns the bin of a time to the end of a response.
     #[inline]
     #[must_use]
@@ -156,13 +164,14 @@ impl Bin {
     /// Returns a number below 4096 that no other bin has, under which Redis keeps it: in a hash that takes 3 bytes, of
     /// 6 for a short text. A status is its own number; times are around 2000, times to the end around 3000, and sizes
     /// from 3498 on; the bin of zero is before the first of its measure.
-    #[inline]
+    #[cfg(any(test, feature = "redis", feature = "spool"))]
     pub(crate) const fn number(self) -> u16 {
         let index = if self.index == ZERO { range(self.measure).0 - 1 } else { self.index };
         (base(self.measure) + index).cast_unsigned()
     }
 
     /// Returns the bin of a [number](Self::number).
+    #[cfg(any(test, feature = "redis", feature = "spool"))]
     pub(crate) fn of_number(number: u16) -> Option<Self> {
         let of = |measure: Measure| {
             let index = i16::try_from(number).ok()?.checked_sub(base(measure))?;
@@ -170,6 +179,19 @@ impl Bin {
             Self::new(measure, if is_zero { ZERO } else { index })
         };
         Measure::ALL.into_iter().find_map(of)
+    }
+
+    /// Returns its measure and its index in the lower bits of a number that is not 0.
+    #[inline]
+    pub(crate) const fn bits(self) -> u32 {
+        (self.measure as u32) << 16 | self.index.cast_unsigned() as u32
+    }
+
+    /// Returns the bin of these [bits](Self::bits).
+    #[allow(clippy::cast_possible_truncation, reason = "the index is in the lower half")]
+    pub(crate) fn of_bits(bits: u32) -> Option<Self> {
+        let measure = Measure::ALL.into_iter().find(|measure| *measure as u32 == bits >> 16)?;
+        Self::new(measure, (bits as u16).cast_signed())
     }
 
     /// Reads a bin as it [is written](fmt::Display).
@@ -199,6 +221,7 @@ impl fmt::Display for Bin {
 }
 
 /// Returns the number of the index 0: so far apart that no two ranges meet.
+#[cfg(any(test, feature = "redis", feature = "spool"))]
 const fn base(measure: Measure) -> i16 {
     match measure {
         Measure::Status => 0,
@@ -286,6 +309,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_time_in_nanoseconds_has_the_same_bin_at_each_bound() {
+        let bounds = (-170..100).map(|index| 1e9 * end(index));
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is whole, and not negative"
+        )]
+        let near = bounds
+            .flat_map(|bound| (-2..=2).map(move |more| (bound.floor() as u64).saturating_add_signed(more)));
+        for time in near.chain([0, 1, u64::MAX]) {
+            assert_eq!(Bin::nanoseconds(time), Bin::time(Duration::from_nanos(time)), "{time}");
+        }
+    }
+
     proptest! {
         #[test]
         fn longer_times_and_larger_sizes_have_later_bins(a in durations(), b in durations()) {
@@ -306,9 +344,10 @@ mod tests {
         }
 
         #[test]
-        fn a_bin_is_found_again_in_its_text_and_in_its_number(bin in bins()) {
+        fn a_bin_is_found_again_in_its_text_its_number_and_its_bits(bin in bins()) {
             prop_assert_eq!(Bin::parse(&bin.to_string()), Some(bin));
             prop_assert_eq!(Bin::of_number(bin.number()), Some(bin));
+            prop_assert_eq!(Bin::of_bits(bin.bits()), Some(bin));
             prop_assert!(bin.number() < 4096);
         }
 

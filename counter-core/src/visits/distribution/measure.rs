@@ -3,7 +3,8 @@ use std::fmt;
 /// A quantity that requests have, of which a counter can keep a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[repr(u8)]
+// As wide as the index of a bin, so that a bin is one number to the processor.
+#[repr(u16)]
 pub enum Measure {
     /// The time to the head of the response, in seconds.
     Time = 1,

@@ -82,11 +82,7 @@ impl Tally {
             _ => is_full = self.add_separately(stripe, hit, page, at, agent),
         }
         is_full |= self.add_others(stripe, hit.weight, others, at);
-        if !bins.is_empty() {
-            let hits = [hit, page.map_or(hit, |page| hit.on(page))];
-            let hits = &hits[..1 + usize::from(page.is_some())];
-            is_full |= self.measure_to(stripe, at, Measured { hits, bins });
-        }
+        is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
     }
 
@@ -275,28 +271,35 @@ impl Tally {
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn measure(&self, at: Timestamp, measured: Measured<'_>) -> bool {
-        self.stripes.with(|stripe| self.measure_to(stripe, at, measured))
+    pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
+        let counters = |hits: &[Hit]| Some((hits.first()?.counter, hits.get(1).map(Hit::counter)));
+        self.stripes.with(|stripe| {
+            let counters = hits.chunks(2).filter_map(counters);
+            counters.fold(false, |is_full, counters| is_full | self.measure_to(stripe, at, counters, bins))
+        })
     }
 
+    /// Adds bins to the distributions of one counter or two.
     #[inline]
-    fn measure_to(&self, stripe: &Stripe, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
-        let Some(set) = &self.grid.distributions else { return false };
-        let number = |hit: &Hit| self.number(hit.counter);
-        let mut rest = stripe.rest();
-        let start = rest.measured_start(at, set);
-        let mut add = |hits: &[Hit], bins: &[Bin]| {
-            if let (Some(hit), Some(bin)) = (hits.first(), bins.first()) {
-                let counters = (number(hit), hits.get(1).map(number));
-                rest.bins.add(Together::new(counters, (*bin, bins.get(1).copied())), start);
-            }
-        };
-        if hits.len() <= 2 && bins.len() <= 2 {
-            add(hits, bins);
-        } else {
-            hits.chunks(2).for_each(|hits| bins.chunks(2).for_each(|bins| add(hits, bins)));
+    fn measure_to(
+        &self,
+        stripe: &Stripe,
+        at: Timestamp,
+        (counter, page): (Counter, Option<Counter>),
+        bins: &[Bin],
+    ) -> bool {
+        let counters = (self.number(counter), page.map(|page| self.number(page)));
+        let mut is_full = false;
+        for bins in bins.chunks(2) {
+            let of = Together::new(counters, (bins[0], bins.get(1).copied()));
+            is_full |= !stripe.bins.add(of, at) && self.add_new_bins(stripe, of, at);
         }
-        rest.bins.is_full()
+        is_full
+    }
+
+    #[cold]
+    fn add_new_bins(&self, stripe: &Stripe, of: Together, at: Timestamp) -> bool {
+        self.grid.distributions.as_ref().is_some_and(|set| stripe.add_bins(of, at, set))
     }
 
     fn buckets(&self, at: Timestamp) -> Buckets {
