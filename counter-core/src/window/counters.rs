@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use super::clock::StoreClock;
 use super::dimensions::in_window;
@@ -232,6 +234,24 @@ impl WindowCounters {
         self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n, now)).await
     }
 
+    /// Does what [`try_acquire`](Self::try_acquire) does, without waiting, where the store
+    /// [answers at once](WindowStore::is_immediate); `None` where it does not, and then nothing was asked.
+    ///
+    /// # Errors
+    /// Fails as [`try_acquire`](Self::try_acquire) does.
+    pub fn try_acquire_now(
+        &self,
+        dimensions: &Dimensions,
+        limit: u32,
+        n: NonZeroU32,
+    ) -> Option<Result<LimitDecision, Error>> {
+        let acquire = self.store.is_immediate().then(|| self.try_acquire(dimensions, limit, n))?;
+        match pin!(acquire).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => Some(Err(Error::new(ErrorKind::Unconfirmed))),
+        }
+    }
+
     /// Increments within a limit in the window of an instant. Nothing is let through where nothing can be
     /// counted: when the store's clock is before the window by more widths than are [kept](Self::keep), or
     /// after the last window that keeps it.
@@ -314,5 +334,57 @@ impl WindowCounters {
     /// Nothing is counted unless [`FoldingWorker::run`] is polled.
     pub fn folding(&self) -> (FoldingFront, FoldingWorker) {
         folding::pair(Arc::clone(&self.store), self.settings.clone(), self.clock.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::MemoryStore;
+    use crate::future::{Answer, BoxFuture};
+
+    /// A store that has to be waited for, and counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Slow(Arc<AtomicU32>);
+
+    impl Slow {
+        fn wait<T: Send + 'static>(&self) -> BoxFuture<'_, T> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl WindowStore for Slow {
+        fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+            self.wait()
+        }
+
+        fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+            self.wait()
+        }
+
+        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, (bool, u64)> {
+            self.wait()
+        }
+
+        fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+            self.wait()
+        }
+    }
+
+    #[test]
+    fn memory_decides_at_once_and_what_has_to_be_waited_for_is_not_asked() {
+        let window = Window::try_from(3_000_000_000).expect("not 0");
+        let memory = WindowCounters::new(MemoryStore::new(), window);
+        let decided = || memory.try_acquire_now(&Dimensions::new(), 1, NonZeroU32::MIN);
+        let allowed =
+            [decided(), decided()].map(|answer| answer.expect("at once").expect("it counts").allowed);
+        assert_eq!(allowed, [true, false]);
+        let asked = Arc::default();
+        let slow = WindowCounters::new(Slow(Arc::clone(&asked)), window);
+        assert!(slow.try_acquire_now(&Dimensions::new(), 1, NonZeroU32::MIN).is_none());
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
     }
 }

@@ -52,6 +52,9 @@ enum Value {
 /// The value under which too long texts count. No text becomes this: parentheses are escaped.
 const OTHER: &str = "(other)";
 
+/// The room for the key of a limit by visitor, in bytes: keys that are longer are made twice as long as often as it takes.
+const USUAL_BYTES: usize = 64;
+
 /// The first character of the value of a visitor. No text begins with it: it is escaped.
 const VISITOR: char = '@';
 
@@ -92,7 +95,7 @@ impl Dimensions {
 
     /// Returns all of them as one text, `(scope)app=shop,device=tv`, which no others have in this window.
     pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
-        let mut key = String::new();
+        let mut key = String::with_capacity(USUAL_BYTES);
         if let Some(scope) = &self.scope {
             key.extend(["(", scope, ")"]);
         }
@@ -121,8 +124,10 @@ impl Dimension {
         match &self.value {
             Value::Text(text) => key.push_str(text),
             Value::Visitor(visitor) => {
-                let digits = u128::from_be_bytes(*id(visitor).as_bytes());
-                key.push_str(&format!("{VISITOR}{digits:032x}"));
+                key.push(VISITOR);
+                let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+                let digits = id(visitor).as_bytes().map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+                key.push_str(str::from_utf8(digits.as_flattened()).expect("digits are ASCII"));
             }
         }
     }
@@ -142,6 +147,10 @@ fn escaped(text: &str) -> String {
 fn escape(text: &str, to: &mut String) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    // Names, and most values.
+    if text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return to.push_str(text);
+    }
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             to.push(char::from(byte));
@@ -228,6 +237,14 @@ mod tests {
             }
             prop_assert_eq!(String::from_utf8(bytes).expect("as it was"), text);
         }
+    }
+
+    #[test]
+    fn a_visitor_stands_in_the_key_in_hexadecimal_digits() {
+        let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
+        let digits = u128::from_be_bytes(*in_window(visitor, 60, Timestamp::MIN).as_bytes());
+        let key = Dimensions::new().visitor("a", visitor).key(60, Timestamp::MIN);
+        assert_eq!(key, format!("a=@{digits:032x}"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use foldhash::quality::RandomState;
+
 use crate::future::{Answer, BoxFuture};
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
@@ -12,7 +14,7 @@ pub(crate) struct MemoryWindows(Mutex<Windows>);
 /// The windows that have not expired, and expired ones for up to a second.
 #[derive(Debug, Default)]
 struct Windows {
-    counted: HashMap<(Arc<str>, u32, Timestamp), Counted>,
+    counted: HashMap<(Arc<str>, u32, Timestamp), Counted, RandomState>,
     cleaned: Timestamp,
 }
 
@@ -60,12 +62,28 @@ impl WindowStore for MemoryWindows {
             let windows = &mut *self.windows();
             let now = Timestamp::now();
             addition.key.check(now)?;
-            let count = windows.count(&addition.key, now);
-            if count.checked_add(addition.amount).is_none_or(|sum| sum > limit) {
-                return Ok((false, count));
+            windows.clean(now);
+            let name = name(&addition.key);
+            let counted = windows.counted.get_mut(&name);
+            let count = counted.as_ref().map_or(0, |counted| counted.count);
+            let sum = count.checked_add(addition.amount).filter(|sum| *sum <= limit);
+            let Some(sum) = sum else { return Ok((false, count)) };
+            if i64::try_from(sum).is_err() {
+                return Err(overflow());
             }
-            Ok((true, windows.add(addition, now)?))
+            match counted {
+                Some(counted) => counted.count = sum,
+                None => {
+                    let expiry = addition.key.expiry;
+                    windows.counted.insert(name, Counted { count: sum, expiry, tokens: HashSet::new() });
+                }
+            }
+            Ok((true, sum))
         })
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
     }
 
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
@@ -88,7 +106,7 @@ impl Windows {
             tokens: HashSet::new(),
         });
         let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
-        counted.count = sum.ok_or_else(|| Error::new(ErrorKind::Refused).caused_by("the count overflows"))?;
+        counted.count = sum.ok_or_else(overflow)?;
         Ok(counted.count)
     }
 
@@ -104,6 +122,10 @@ impl Windows {
             self.counted.retain(|_, counted| counted.expiry > now);
         }
     }
+}
+
+fn overflow() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("the count overflows")
 }
 
 fn name(key: &WindowKey) -> (Arc<str>, u32, Timestamp) {

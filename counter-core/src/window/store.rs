@@ -39,6 +39,12 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the counts of these counters, in their order; 0 for those that do not exist.
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
 
+    /// Returns whether [`add_within`](Self::add_within) is there when it is polled for the first time, as that of a store in
+    /// memory is; not by default.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Returns the time of the clock of the shard that has this key; by default the clock of the process.
     fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
         let _ = key;
@@ -51,6 +57,7 @@ for_handles!(WindowStore {
     fn add_once(key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
     fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
     fn counts(keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
+    fn is_immediate() -> bool;
     fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
 });
 

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::Write;
 
 use counter_core::window::Window;
 use http::header::RETRY_AFTER;
@@ -9,10 +10,15 @@ use super::decision::Quota;
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
+/// The length of the longest value of `RateLimit`: a name of which each byte is escaped, with quotes, and two numbers.
+const LONGEST: usize = 2 * 64 + 2 + 2 * 3 + 10 + 20;
+
 /// The description of a limit, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
+    /// The name as it stands in fields.
+    quoted: String,
     /// The value of `RateLimit-Policy`: `"default";q=100;w=60`.
     whole: HeaderValue,
     limit: u32,
@@ -30,9 +36,10 @@ impl Policy {
         if name.is_empty() || name.len() > 64 || !printable {
             return Err(no());
         }
-        let whole = format!("{};q={limit};w={}", quoted(name), window.as_seconds());
+        let quoted = quoted(name);
+        let whole = format!("{quoted};q={limit};w={}", window.as_seconds());
         let whole = HeaderValue::try_from(whole).map_err(|_| no())?;
-        Ok(Self { name: name.to_owned(), whole, limit, window })
+        Ok(Self { name: name.to_owned(), quoted, whole, limit, window })
     }
 
     /// Returns the policy under another name.
@@ -42,8 +49,13 @@ impl Policy {
 
     /// Tells the policy, and what is left of it now; further ones may be there already.
     pub(super) fn write(&self, quota: &Quota, headers: &mut HeaderMap) {
-        let left = format!("{};r={};t={}", quoted(&self.name), quota.remaining, quota.seconds());
-        if let Ok(left) = HeaderValue::try_from(left) {
+        let mut text = [0; LONGEST];
+        let mut room = &mut text[..];
+        let is_written = write!(room, "{};r={};t={}", self.quoted, quota.remaining, quota.seconds());
+        let unused = room.len();
+        if is_written.is_ok()
+            && let Ok(left) = HeaderValue::from_bytes(&text[..LONGEST - unused])
+        {
             headers.append(RATELIMIT, left);
         }
         headers.append(RATELIMIT_POLICY, self.whole.clone());
@@ -72,7 +84,22 @@ crate::debug::debug_in_full!(PolicyNameError);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[test]
+    fn the_longest_value_has_room() {
+        let policy = Policy::new(&"\"".repeat(64), 100, Window::MINUTE).expect("a name");
+        let (ends, mut headers) =
+            (Instant::now() + Duration::from_secs(u64::from(u32::MAX)), HeaderMap::new());
+        policy.write(&Quota { remaining: u32::MAX, ends }, &mut headers);
+        let expected = format!("{};r={};t={}", policy.quoted, u32::MAX, u32::MAX);
+        assert_eq!(headers["ratelimit"], expected);
+        assert_eq!(expected.len() + 10, LONGEST);
+    }
 
     #[test]
     fn names_are_quoted_and_what_no_header_can_hold_is_refused() {

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::decision::{Decision, Quota};
 use super::fields::retry_after;
-use super::gate::{Deciding, Gate};
+use super::gate::{Asking, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 
 /// The pause that clients are told while the store fails.
@@ -31,7 +31,8 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, F, B> {
-        Deciding { deciding: Deciding, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
+        Asking { asking: Asking, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
+        Refused { decision: Decision, gate: Arc<Gate> },
         Serving { #[pin] future: F, allowed: Option<(Arc<Gate>, Quota)> },
     }
 }
@@ -40,18 +41,26 @@ impl<S, B, A> LimitFuture<S, B, A>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn unlimited(future: S::Future, refusal: Arc<A>) -> Self {
-        Self { state: State::Serving { future, allowed: None }, refusal }
+    pub(super) const fn serving(
+        future: S::Future,
+        allowed: Option<(Arc<Gate>, Quota)>,
+        refusal: Arc<A>,
+    ) -> Self {
+        Self { state: State::Serving { future, allowed }, refusal }
     }
 
-    pub(super) const fn deciding(
-        deciding: Deciding,
+    pub(super) const fn refused(decision: Decision, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
+        Self { state: State::Refused { decision, gate }, refusal }
+    }
+
+    pub(super) const fn asking(
+        asking: Asking,
         gate: Arc<Gate>,
         refusal: Arc<A>,
         inner: S,
         request: Request<B>,
     ) -> Self {
-        let state = State::Deciding { deciding, gate, waiting: Some((inner, request)) };
+        let state = State::Asking { asking, gate, waiting: Some((inner, request)) };
         Self { state, refusal }
     }
 }
@@ -68,16 +77,25 @@ where
         let (mut state, refusal) = (this.state, &**this.refusal);
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Deciding { deciding, gate, waiting } => {
-                    let decision = ready!(deciding.as_mut().poll(cx));
+                StateProjection::Asking { asking, gate, waiting } => {
+                    let decision = ready!(asking.as_mut().poll(cx));
+                    let gate = Arc::clone(gate);
                     let allowed = match decision {
-                        Decision::Allow(quota) => Some((Arc::clone(gate), quota)),
+                        Decision::Allow(quota) => Some((gate, quota)),
                         Decision::AllowUncounted => None,
-                        Decision::Limit(quota) => return Poll::Ready(Ok(limited(refusal, gate, &quota))),
-                        Decision::DenyUncounted => return Poll::Ready(Ok(closed(refusal))),
+                        Decision::Limit(_) | Decision::DenyUncounted => {
+                            state.set(State::Refused { decision, gate });
+                            continue;
+                        }
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
                     State::Serving { future: inner.call(request), allowed }
+                }
+                StateProjection::Refused { decision, gate } => {
+                    return Poll::Ready(Ok(match decision {
+                        Decision::Limit(quota) => limited(refusal, gate, quota),
+                        _ => closed(refusal),
+                    }));
                 }
                 StateProjection::Serving { future, allowed } => {
                     let mut answer = ready!(future.poll(cx));

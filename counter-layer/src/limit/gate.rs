@@ -26,17 +26,24 @@ pub enum OnStoreError {
     Deny,
 }
 
+/// A decision that is there, or one that the store is asked for.
+pub(super) enum Deciding {
+    Decided(Decision),
+    Asking(Asking),
+}
+
 /// In a box: it does I/O, which costs more than the box, and so the store is no part of the layer's type.
-pub(super) type Deciding = Pin<Box<dyn Future<Output = Decision> + Send>>;
+pub(super) type Asking = Pin<Box<dyn Future<Output = Decision> + Send>>;
 
 /// Decides on requests; what all services of one layer share.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) policy: Policy,
     pub(super) timeout: Duration,
+    counters: WindowCounters,
+    limit: u32,
     key: LimitKey,
     on_error: OnStoreError,
-    acquire: Arc<Acquire>,
     known: Arc<Known>,
 }
 
@@ -49,9 +56,6 @@ struct Known {
     failing: AtomicBool,
 }
 
-type Acquire =
-    dyn Fn(Dimensions) -> Pin<Box<dyn Future<Output = Result<LimitDecision, Error>> + Send>> + Send + Sync;
-
 impl Gate {
     pub(super) fn new(
         counters: WindowCounters,
@@ -61,57 +65,68 @@ impl Gate {
         policy: Policy,
         timeout: Duration,
     ) -> Self {
-        let acquire = move |dimensions: Dimensions| {
-            let counters = counters.clone();
-            let acquire = async move { counters.try_acquire(&dimensions, limit, NonZeroU32::MIN).await };
-            Box::pin(acquire) as Pin<Box<dyn Future<Output = _> + Send>>
-        };
-        Self { policy, timeout, key, on_error, acquire: Arc::new(acquire), known: Arc::default() }
+        Self { policy, timeout, counters, limit, key, on_error, known: Arc::default() }
     }
 
     /// Begins to decide on a request; `None` when it is not limited.
-    pub(super) fn decide<B>(&self, request: &Request<B>) -> Option<Deciding> {
+    pub(super) fn decide<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Deciding> {
         let dimensions = self.key.of(&RequestHead::of(request))?.scope(&self.policy.name);
         if let Some(quota) = self.known.over.of(&dimensions) {
-            return Some(Box::pin(std::future::ready(Decision::Limit(quota))));
+            return Some(Deciding::Decided(Decision::Limit(quota)));
         }
-        let asked = (self.acquire)(dimensions.clone());
-        let (on_error, timeout, known) = (self.on_error, self.timeout, Arc::clone(&self.known));
-        Some(Box::pin(async move {
-            let refused = || known.over.of(&dimensions).map(Decision::Limit).map(Ok);
+        if let Some(answer) = self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN) {
+            return Some(Deciding::Decided(
+                self.known_or_away(&dimensions, Some(self.answered(&dimensions, answer))),
+            ));
+        }
+        let gate = Arc::clone(self);
+        Some(Deciding::Asking(Box::pin(async move {
+            let refused = || gate.known.over.of(&dimensions).map(Decision::Limit).map(Ok);
             let asked = async {
-                let decided = asked.await?;
-                known.is_there();
-                Ok(known.decision(dimensions.clone(), &decided))
+                let answer = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN).await;
+                gate.answered(&dimensions, answer)
             };
-            let trouble = match known.patience.ask(timeout, refused, asked).await {
-                Some(Ok(decision)) => return decision,
-                Some(Err(error)) => Error::to_string(&error),
-                None => "it does not answer".to_owned(),
-            };
-            // Of a flood some wait in the process for so long that it looks like trouble of the store.
-            if let Some(quota) = known.over.of(&dimensions) {
-                return Decision::Limit(quota);
-            }
-            known.is_away(on_error, &trouble);
-            if on_error == OnStoreError::Allow { Decision::AllowUncounted } else { Decision::DenyUncounted }
-        }))
+            let decided = gate.known.patience.ask(gate.timeout, refused, asked).await;
+            gate.known_or_away(&dimensions, decided)
+        })))
+    }
+
+    fn answered(
+        &self,
+        dimensions: &Dimensions,
+        answer: Result<LimitDecision, Error>,
+    ) -> Result<Decision, Error> {
+        let decided = answer?;
+        self.known.is_there();
+        let quota = Quota::of(&decided);
+        if decided.allowed {
+            return Ok(Decision::Allow(quota));
+        }
+        self.known.over.note(dimensions.clone(), quota);
+        Ok(Decision::Limit(quota))
+    }
+
+    /// Returns the decision, or what is done where there is none.
+    fn known_or_away(&self, dimensions: &Dimensions, decided: Option<Result<Decision, Error>>) -> Decision {
+        let trouble = match decided {
+            Some(Ok(decision)) => return decision,
+            Some(Err(error)) => Error::to_string(&error),
+            None => "it does not answer".to_owned(),
+        };
+        // Of a flood some wait in the process for so long that it looks like trouble of the store.
+        if let Some(quota) = self.known.over.of(dimensions) {
+            return Decision::Limit(quota);
+        }
+        self.known.is_away(self.on_error, &trouble);
+        if self.on_error == OnStoreError::Allow { Decision::AllowUncounted } else { Decision::DenyUncounted }
     }
 }
 
 impl Known {
-    fn decision(&self, dimensions: Dimensions, decided: &LimitDecision) -> Decision {
-        let quota = Quota::of(decided);
-        if decided.allowed {
-            return Decision::Allow(quota);
-        }
-        self.over.note(dimensions, quota);
-        Decision::Limit(quota)
-    }
-
     /// Logs when the trouble ends.
     fn is_there(&self) {
-        if self.failing.swap(false, Ordering::Relaxed) {
+        // A look takes less than a change, of which there is nearly never one.
+        if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the store of a limit is back");
         }
     }

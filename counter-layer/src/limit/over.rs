@@ -26,6 +26,10 @@ impl Over {
     /// The answer of the store for this key, if it still holds.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
+        // As nearly always: then nothing is hashed.
+        if known.refusals.is_empty() {
+            return None;
+        }
         // The store tells whole seconds: in the last one the next window may have begun.
         let now = Instant::now() + Duration::from_secs(1);
         known.refusals.get(key).filter(|quota| quota.ends > now).copied()

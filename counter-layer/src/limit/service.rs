@@ -6,7 +6,8 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::LimitFuture;
-use super::gate::Gate;
+use super::decision::Decision;
+use super::gate::{Deciding, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 
 /// The service of [`WindowLimitLayer`](crate::WindowLimitLayer).
@@ -19,6 +20,14 @@ pub struct WindowLimit<S, A = EmptyRefusal> {
 impl<S, A> WindowLimit<S, A> {
     pub(super) const fn new(inner: S, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
         Self { inner, gate, refusal }
+    }
+}
+
+impl<S: Clone, A> WindowLimit<S, A> {
+    /// Returns the inner service that said it is ready, which is the one to be called.
+    fn take_ready(&mut self) -> S {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
     }
 }
 
@@ -48,15 +57,86 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.gate.decide(&request) {
-            None => LimitFuture::unlimited(self.inner.call(request), Arc::clone(&self.refusal)),
-            Some(deciding) => {
-                // The one that said it is ready is the one to be called.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let (gate, refusal) = (Arc::clone(&self.gate), Arc::clone(&self.refusal));
-                LimitFuture::deciding(deciding, gate, refusal, ready, request)
+        let refusal = Arc::clone(&self.refusal);
+        let quota = match self.gate.decide(&request) {
+            None | Some(Deciding::Decided(Decision::AllowUncounted)) => None,
+            Some(Deciding::Decided(Decision::Allow(quota))) => Some((Arc::clone(&self.gate), quota)),
+            Some(Deciding::Decided(refused)) => {
+                // What it reserved when it said it is ready is free again.
+                drop(self.take_ready());
+                return LimitFuture::refused(refused, Arc::clone(&self.gate), refusal);
             }
+            Some(Deciding::Asking(asking)) => {
+                let ready = self.take_ready();
+                return LimitFuture::asking(asking, Arc::clone(&self.gate), refusal, ready, request);
+            }
+        };
+        LimitFuture::serving(self.inner.call(request), quota, refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
+
+    use counter_core::MemoryStore;
+    use counter_core::window::{Dimensions, Window, WindowCounters};
+    use tower_layer::Layer;
+
+    use super::*;
+    use crate::{LimitKey, OnStoreError, WindowLimitLayer};
+
+    /// A service that reserves something when it is asked whether it is ready.
+    struct Reserving(Arc<AtomicUsize>, bool);
+
+    impl Clone for Reserving {
+        fn clone(&self) -> Self {
+            Self(Arc::clone(&self.0), false)
+        }
+    }
+
+    impl Drop for Reserving {
+        fn drop(&mut self) {
+            self.0.fetch_sub(usize::from(self.1), Ordering::Relaxed);
+        }
+    }
+
+    impl Service<Request<()>> for Reserving {
+        type Response = Response<()>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<()>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.0.fetch_add(usize::from(!mem::replace(&mut self.1, true)), Ordering::Relaxed);
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            self.0.fetch_sub(usize::from(mem::take(&mut self.1)), Ordering::Relaxed);
+            ready(Ok(Response::new(())))
+        }
+    }
+
+    #[test]
+    fn a_request_that_memory_decides_about_is_answered_at_once_and_leaves_nothing_reserved() {
+        let window = Window::try_from(3_000_000_000).expect("not 0");
+        let counters = WindowCounters::new(MemoryStore::new(), window);
+        let key = LimitKey::from_fn(|_| Some(Dimensions::new()));
+        let limit = WindowLimitLayer::new(counters, 2, key, OnStoreError::Deny);
+        let (reserved, mut context) = (Arc::default(), Context::from_waker(Waker::noop()));
+        let mut service = limit.layer(Reserving(Arc::clone(&reserved), false));
+        // The third is refused by the store, and the fourth since that is known.
+        for status in [200, 200, 429, 429] {
+            assert!(service.poll_ready(&mut context).is_ready());
+            assert_eq!(reserved.load(Ordering::Relaxed), 1);
+            let Poll::Ready(Ok(response)) = pin!(service.call(Request::new(()))).poll(&mut context) else {
+                panic!("it waits");
+            };
+            assert_eq!((response.status().as_u16(), reserved.load(Ordering::Relaxed)), (status, 0));
         }
     }
 }
