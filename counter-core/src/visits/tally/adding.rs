@@ -117,9 +117,9 @@ impl Tally {
             backlog.open.close(current, &self.recent.busy);
         }
         stripe.visitors.drain(|bucket, visits| {
-            if !backlog.open.has(bucket) {
+            if bucket >= current && !backlog.open.has(bucket) {
                 self.collect(backlog);
-                backlog.open.open(bucket, current, &self.recent.busy);
+                backlog.open.open(bucket, &self.recent.busy);
             }
             if !backlog.open.raise(bucket, visits, &self.recent.busy) {
                 for visit in visits {
