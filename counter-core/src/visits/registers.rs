@@ -58,14 +58,11 @@ impl OpenBuckets {
         self.buckets.iter().any(|open| open.start == bucket)
     }
 
-    /// Opens a bucket, in the place of the latest one if there are too many: that is still far away, or will never come. Buckets
-    /// that begin before `current` are not kept. All that rose was [collected](Self::collect).
+    /// Opens a bucket, in the place of the latest one if there are too many: that is still far away, or will never come. All that
+    /// rose was [collected](Self::collect).
     #[cold]
-    pub(crate) fn open(&mut self, bucket: Timestamp, current: Timestamp, busy: &Busy) {
+    pub(crate) fn open(&mut self, bucket: Timestamp, busy: &Busy) {
         let opened = OpenBucket { start: bucket, counters: Vec::new(), risen: Vec::new() };
-        if bucket < current {
-            return;
-        }
         if self.buckets.len() < BUCKETS {
             return self.buckets.push(opened);
         }
@@ -297,9 +294,9 @@ mod tests {
             visits: &[(u32, Register)],
             current: Timestamp,
         ) -> Vec<(u32, Register)> {
-            if !self.0.has(bucket) {
+            if bucket >= current && !self.0.has(bucket) {
                 assert!(self.collected().is_empty());
-                self.0.open(bucket, current, &self.1);
+                self.0.open(bucket, &self.1);
             }
             let packed: Vec<_> =
                 visits.iter().map(|(counter, register)| Visit::new(*counter, *register)).collect();

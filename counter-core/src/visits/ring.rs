@@ -67,15 +67,19 @@ impl Ring {
         self.head.get() - self.tail.get() >= MANY
     }
 
-    /// Takes all visitors, several of one bucket at once.
+    /// Takes all visitors, some of one bucket at once.
     pub(crate) fn drain(&self, mut each: impl FnMut(Timestamp, &[Visit])) {
         let (head, tail) = (self.head.get_after(), self.tail.get());
         let (mut visits, mut count) = ([Visit(0); CHUNK], 0);
-        let bucket = || Timestamp::from_unix(self.read_bucket.get());
+        let mut each = |visits: &[Visit]| {
+            if !visits.is_empty() {
+                each(Timestamp::from_unix(self.read_bucket.get()), visits);
+            }
+        };
         for at in tail..head {
             let entry = self.entries[place(at)].get();
             if is_bucket(entry) {
-                each(bucket(), &visits[..count]);
+                each(&visits[..count]);
                 count = 0;
                 self.read_bucket.set(bucket_of(entry));
                 continue;
@@ -83,11 +87,11 @@ impl Ring {
             visits[count] = Visit(entry);
             count += 1;
             if count == CHUNK {
-                each(bucket(), &visits);
+                each(&visits);
                 count = 0;
             }
         }
-        each(bucket(), &visits[..count]);
+        each(&visits[..count]);
         self.tail.set_after(head);
     }
 }
@@ -153,6 +157,7 @@ mod tests {
     use super::*;
 
     fn all(bucket: Timestamp, visits: &[Visit]) -> Vec<(u32, Timestamp, Register)> {
+        assert!(!visits.is_empty());
         visits.iter().map(|visit| (visit.counter(), bucket, visit.register())).collect()
     }
 

@@ -590,7 +590,7 @@ mod tests {
         let names = NameLimits { counters: 10, label_places: 10 };
         let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
         let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
-        let counter = tally.counter("a");
+        let (counter, name) = (tally.counter("a"), CounterName::new("a").expect("a name"));
         let sent = || {
             let chunks = tally.take(shard, Timestamp::now(), 100_000);
             let sketches = chunks.into_iter().flat_map(|chunk| chunk.sketches);
@@ -615,15 +615,20 @@ mod tests {
         let again = sent();
         let more = visits(20_000..20_500);
         let sent_more = sent();
-        tally.forget(&CounterName::new("a").expect("a name"));
-        visits(0..1000);
-        visits(1000..20_000);
+        tally.forget(&name);
+        visits(0..20_000);
         let sent_again = sent();
         tally.lost_by_server(shard, 0);
         let lost = sent();
+        tally.forget(&name);
+        let new = visits(50_000..90_000);
+        // What rose before is not forgotten.
+        tally.forget(&name);
+        let sent_new = sent();
         let hour = |at: Timestamp| at.as_unix() / 3600;
         if hour(before) == hour(Timestamp::now()) {
             assert_eq!((first, again, &sent_again, &lost), (all.clone(), Sketch::new(), &all, &all));
+            assert_eq!(sent_new, new);
             assert!(
                 !sent_more.is_empty()
                     && more.registers().all(|one| {

@@ -228,9 +228,9 @@ impl Tally {
             backlog.open.close(current, &self.recent.busy);
         }
         stripe.visitors.drain(|bucket, visits| {
-            if !backlog.open.has(bucket) {
+            if bucket >= current && !backlog.open.has(bucket) {
                 self.collect(backlog);
-                backlog.open.open(bucket, current, &self.recent.busy);
+                backlog.open.open(bucket, &self.recent.busy);
             }
             let (mut each, mut count) = ([Visit::default(); 2 * CHUNK], 0);
             for visit in visits {
