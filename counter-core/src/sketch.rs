@@ -15,8 +15,6 @@ pub(crate) use murmur::hash;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 
-use crate::VisitorId;
-
 /// The number of registers in a sketch.
 pub(crate) const REGISTERS: usize = 1 << INDEX_BITS;
 
@@ -52,10 +50,8 @@ pub struct Sketch(Registers);
 /// A register of a sketch: its index, below 2^14, and its rank, from 1 to 51.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Register {
-    /// The index of the register.
-    pub index: u16,
-    /// The highest rank that it was offered.
-    pub rank: u8,
+    pub(crate) index: u16,
+    pub(crate) rank: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -73,9 +69,9 @@ impl Sketch {
         Self::default()
     }
 
-    /// Adds a visitor; returns whether a register rose, for which PFADD returns 1.
-    pub fn insert(&mut self, visitor: VisitorId) -> bool {
-        self.insert_element(visitor.as_bytes())
+    /// Adds a visitor, by the id or by the register that it raises; returns whether a register rose, for which PFADD returns 1.
+    pub fn insert(&mut self, visitor: impl Into<Register>) -> bool {
+        self.raise(visitor.into())
     }
 
     /// Adds any bytes, as PFADD would; returns whether a register rose.
@@ -204,6 +200,18 @@ impl Sketch {
 }
 
 impl Register {
+    /// Returns the index of the register.
+    #[must_use]
+    pub const fn index(self) -> u16 {
+        self.index
+    }
+
+    /// Returns the highest rank that it was offered.
+    #[must_use]
+    pub const fn rank(self) -> u8 {
+        self.rank
+    }
+
     /// Creates a register; `None` where no sketch has it.
     #[cfg(feature = "spool")]
     pub(crate) fn new(index: u16, rank: u8) -> Option<Self> {
@@ -230,14 +238,6 @@ impl Register {
         let zeros = u32::from(self.rank) - 1;
         let rest = if self.rank == MAX_RANK { 0 } else { 1_u64 << zeros };
         murmur::inverse(rest << INDEX_BITS | u64::from(self.index))
-    }
-}
-
-impl From<VisitorId> for Register {
-    /// Returns the register that a visitor raises.
-    #[inline]
-    fn from(visitor: VisitorId) -> Self {
-        Self::of(visitor.as_bytes())
     }
 }
 

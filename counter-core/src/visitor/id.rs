@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::siphash::SipHash;
+use crate::sketch::Register;
 
 /// The id of a visitor: 128 bits that do not reveal the visitor, made only by a [`VisitorKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +28,14 @@ impl VisitorId {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+}
+
+impl From<VisitorId> for Register {
+    /// Returns the register that a visitor raises.
+    #[inline]
+    fn from(visitor: VisitorId) -> Self {
+        Self::of(visitor.as_bytes())
     }
 }
 

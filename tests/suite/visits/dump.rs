@@ -128,7 +128,7 @@ async fn content(store: &impl Store, now: Timestamp) -> Content {
             for (name, sketch) in names.iter().zip(sketches) {
                 let registers = sketch.expect("a sketch");
                 let registers =
-                    registers.registers().map(|register| (register.index, register.rank)).collect();
+                    registers.registers().map(|register| (register.index(), register.rank())).collect();
                 content.visitors.insert((name.clone(), bucket), registers);
             }
         }
