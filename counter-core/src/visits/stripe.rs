@@ -243,7 +243,7 @@ impl Stripe {
     }
 
     /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and as many to that of everything.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_page(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
         self.counts.slot(counter).0[side].of_page.add(weight);

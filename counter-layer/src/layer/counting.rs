@@ -91,8 +91,10 @@ impl Counting {
             Some(Told { visitor, marked: (register, until) }) => (visitor, Some(register), until),
             None => (None, None, Timestamp::MAX),
         };
-        let method =
-            if self.notes { self.note(&Visit { head: *head, agent, visitor }, at, weight, extra) } else { 0 };
+        if self.notes {
+            self.note(&Visit { head: *head, agent, visitor }, at, weight, extra);
+        }
+        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
         Ok(Seen { page, register, weight, agent, method, until })
     }
 
@@ -142,7 +144,7 @@ impl Counting {
         visitor.map(|(id, until)| Told { visitor: Some(id), marked: (id.into(), until) })
     }
 
-    /// Notes what the action of the application and labels need at the end, and returns the place of the method.
+    /// Notes what the action of the application and labels need at the end.
     #[inline(never)]
     fn note(
         &self,
@@ -150,7 +152,7 @@ impl Counting {
         at: Option<Timestamp>,
         weight: NonZeroU32,
         extra: &mut Option<Box<Extra>>,
-    ) -> u8 {
+    ) {
         let Visit { head, agent, .. } = visit;
         if let Some(on_count) = &self.settings.on_count
             && let Some(then) = on_count.ask(|look| look(visit)).flatten()
@@ -161,7 +163,6 @@ impl Counting {
             let noted = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
             extra.get_or_insert_with(|| self.spare.take()).labels = noted;
         }
-        self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method))
     }
 
     /// Returns the counter of a route if it is the one of this service, as nearly always.

@@ -1,7 +1,9 @@
 use std::num::NonZeroU32;
 
 use counter_core::sketch::Register;
-use counter_core::visits::{Agent, Hit, PageView};
+#[cfg(any(feature = "body", feature = "log"))]
+use counter_core::visits::Hit;
+use counter_core::visits::{Agent, PageView};
 use counter_core::{Counter, Timestamp};
 
 use super::facet::FACETS;
@@ -24,9 +26,6 @@ pub(super) struct Seen {
     pub(super) until: Timestamp,
 }
 
-/// The hits of a request beside those of its facets and labels, at most.
-const OWN_HITS: usize = 2;
-
 /// The counters of facets and labels that a request has at most.
 pub(super) const MOST_VIEWS: usize = FACETS + LABELS;
 
@@ -39,9 +38,10 @@ impl Seen {
     }
 
     /// Returns the hits of everything and of the page, and how many of them there are.
-    pub(super) fn hits(&self, everything: Counter) -> ([Hit; OWN_HITS], usize) {
+    #[cfg(any(feature = "body", feature = "log"))]
+    pub(super) fn hits(&self, everything: Counter) -> ([Hit; 2], usize) {
         let hit = self.view(everything).hit;
-        (self.page.map_or([hit; OWN_HITS], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
+        (self.page.map_or([hit; 2], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
     }
 
     /// Moves the hit of the page to this counter.

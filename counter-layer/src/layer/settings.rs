@@ -49,7 +49,7 @@ impl Settings {
 
     /// Returns whether something is noted of a request for its end.
     pub(crate) const fn notes(&self) -> bool {
-        self.on_count.is_some() || self.has_views()
+        self.on_count.is_some() || self.labels.is_some()
     }
 
     /// Returns whether something is asked, recorded or awaited at the end of a request beside its own hits.

@@ -40,47 +40,57 @@ impl Tally {
     #[inline(always)]
     fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
-        if let Some(page) = page
-            && self.is_of_everything(stripe, hit.counter, page, at)
-            && others.is_empty()
-            && bins.is_empty()
-        {
-            self.add_view(stripe, hit, page, agent);
+        let is_of_page_alone = page.is_some() && others.is_empty() && bins.is_empty();
+        if is_of_page_alone && self.add_view(stripe, hit, page, at, agent) {
             return false;
         }
         self.view_with_more(stripe, view, at)
     }
 
-    /// Returns whether a hit on everything and on a page can be counted as one.
+    /// Adds what nearly every view is; returns whether this is one.
     #[inline(always)]
-    fn is_of_everything(&self, stripe: &Stripe, everything: Counter, page: Counter, at: Timestamp) -> bool {
-        stripe.is_at(at)
-            && stripe.is_everything(everything.number)
-            && page.number != OTHER
-            && self.owns(everything)
-            && self.owns(page)
+    fn add_view(
+        &self,
+        stripe: &Stripe,
+        hit: Hit,
+        page: Option<Counter>,
+        at: Timestamp,
+        agent: Agent,
+    ) -> bool {
+        let (counter, weight) = (hit.counter, hit.weight.get().into());
+        if !stripe.is_at(at) || !self.is_plain(counter) {
+            return false;
+        }
+        let number = match page {
+            None => {
+                stripe.add(counter.number, weight);
+                counter.number
+            }
+            Some(page) if stripe.is_everything(counter.number) && self.is_plain(page) => {
+                stripe.add_page(page.number, weight);
+                page.number | PAGE
+            }
+            Some(_) => return false,
+        };
+        stripe.record_request(agent, hit.register.is_some());
+        if let Some(register) = hit.register {
+            self.visit(stripe, number, register);
+        }
+        true
     }
 
-    #[inline(always)]
-    fn add_view(&self, stripe: &Stripe, hit: Hit, page: Counter, agent: Agent) {
-        stripe.record_request(agent, hit.register.is_some());
-        stripe.add_page(page.number, hit.weight.get().into());
-        if let Some(register) = hit.register {
-            self.visit(stripe, page.number | PAGE, register);
-        }
+    /// Returns whether a counter is one of this tally that is no label's and not `(other)`.
+    #[inline]
+    fn is_plain(&self, counter: Counter) -> bool {
+        self.owns(counter) && counter.number != OTHER
     }
 
     // Beside what nearly every view is.
     #[inline(never)]
     fn view_with_more(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
-        let mut is_full = false;
-        match page {
-            Some(page) if self.is_of_everything(stripe, hit.counter, page, at) => {
-                self.add_view(stripe, hit, page, agent);
-            }
-            _ => is_full = self.add_separately(stripe, hit, page, at, agent),
-        }
+        let mut is_full =
+            !self.add_view(stripe, hit, page, at, agent) && self.add_separately(stripe, hit, page, at, agent);
         is_full |= self.add_others(stripe, hit.weight, others, at);
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
@@ -91,7 +101,7 @@ impl Tally {
         let mut is_full = false;
         for counter in others {
             // A hit that something refers to would have to be in memory.
-            if stripe.is_at(at) && self.owns(*counter) && counter.number != OTHER {
+            if stripe.is_at(at) && self.is_plain(*counter) {
                 stripe.add(counter.number, weight.get().into());
             } else {
                 is_full |= self.add_other(stripe, weight, *counter, at);
