@@ -255,6 +255,7 @@ impl Salts {
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
             slot.key = self.key_of(salt);
+            self.recent.forget();
             slot.candidate = None;
             _ = self.publish(slot);
         });
@@ -273,7 +274,9 @@ impl Salts {
         let candidate = random();
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let slot = &mut slots[self.place(epoch)];
-        slot.take_if(|slot| slot.start != epoch.start);
+        if slot.take_if(|slot| slot.start != epoch.start).is_some() {
+            self.recent.forget();
+        }
         look(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
             key: self.key_of(candidate),

@@ -113,6 +113,9 @@ impl OwnBins {
     }
 
     fn each_new(&self, mut each: impl FnMut(&OwnSlot, BinSlot)) {
+        if self.used.get() == 0 {
+            return;
+        }
         let start = Timestamp::from_unix(self.start.get());
         for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
             // Before the bins: those of a count that is not 0 are there.

@@ -29,7 +29,7 @@ impl Recent {
         Self { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
     }
 
-    /// Adds a register of a counter in a bucket, by any number of the bucket; returns whether it is new here. For the counter of a
+    /// Adds a register of a counter in a bucket, by the number of the bucket; returns whether it is new here. For the counter of a
     /// page, with its [mark](PAGE), it is one of everything too.
     ///
     /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.

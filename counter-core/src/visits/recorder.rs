@@ -141,8 +141,7 @@ impl Recorder {
     /// Records one request on the counter of everything and on that of a page, in half of the instructions of
     /// [`request`](Self::request).
     ///
-    /// This is so for one counter of everything, the first that was given. Its hits reach the store together with those of the
-    /// pages.
+    /// This is so for one counter of everything, the first that was given.
     // Always inlined, since what nearly all views have none of costs nothing then.
     #[inline(always)]
     pub fn page_view(&self, view: PageView<'_>) {

@@ -84,8 +84,6 @@ struct Rest {
     side: usize,
     /// All of the other side was seen.
     is_seen: bool,
-    /// The counter that hits of pages are added to too.
-    everything: u32,
     /// The counts that were seen, by the number of the counter.
     seen: Vec<[Seen; SIDES]>,
     /// Cells that nothing is added to any more.
@@ -162,7 +160,6 @@ impl Stripe {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
                 is_seen: true,
-                everything: OTHER,
                 seen: Vec::new(),
                 closed: Vec::new(),
                 listed: 0,
@@ -202,7 +199,7 @@ impl Stripe {
         if rest.starts[rest.side] != to.start {
             let other = 1 - rest.side;
             if !rest.is_seen {
-                rest.see(other, &self.counts, counters);
+                rest.see(other, &self.counts, counters, self.everything());
             }
             rest.starts[other] = to.start;
             (rest.side, rest.is_seen) = (other, false);
@@ -225,7 +222,7 @@ impl Stripe {
     /// Sets the counter of everything, once: before the thread adds the first hits of a page, and while nobody looks at them.
     #[cold]
     pub(crate) fn set_everything(&self, counter: u32) {
-        self.rest().everything = counter;
+        let _rest = self.rest();
         self.everything.set(counter.into());
     }
 
@@ -362,7 +359,7 @@ impl Stripe {
         let counters = counters();
         for side in 0..SIDES {
             if side == rest.side || !rest.is_seen {
-                rest.see(side, &self.counts, counters);
+                rest.see(side, &self.counts, counters, self.everything());
             }
         }
         rest.is_seen = true;
@@ -380,8 +377,8 @@ impl Rest {
         self.closed.len() >= CLOSED
     }
 
-    /// Closes what is new on a side.
-    fn see(&mut self, side: usize, counts: &Counts, counters: u32) {
+    /// Closes what is new on a side, by the counter of everything.
+    fn see(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
         let start = self.starts[side];
         let mut of_pages = 0;
         for (counter, slot) in counts.of(counters) {
@@ -399,7 +396,7 @@ impl Rest {
             }
         }
         if of_pages > 0 {
-            self.closed.push(Closed { counter: self.everything, start, count: of_pages });
+            self.closed.push(Closed { counter: everything, start, count: of_pages });
         }
     }
 }

@@ -411,14 +411,15 @@
 //! asked for one.
 //!
 //! In addition to counts and sketches of what it has recently counted, a process keeps the salts of two epochs in memory;
-//! that of the last one is dropped when that of the next one is fetched. Each layer keeps a hash of up to 4,096 recent user
+//! that of the last one is dropped when that of the next one is fetched. With a salt it keeps the registers of up to 16,384
+//! recent visitors (128 KB), each with a part of a hash by which it is found again, until the salt is dropped. Each layer keeps a hash of up to 4,096 recent user
 //! agents (64 KB), with whether it is a bot's, and nothing about the clients that sent them; and one with rules a hash of
 //! up to 4,096 recent paths (64 KB), with what the rules decide.
 //!
 //! # What is never stored or logged
 //!
 //! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are neither stored nor
-//! logged. The layer reads them while it looks at a request, and keeps the number of a counter and a visitor's id until the
+//! logged. The layer reads them while it looks at a request, and keeps the number of a counter and a visitor's register until the
 //! request is settled. The library logs trouble with the store, with names of counters and numbers.
 //! [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
 //!

@@ -20,7 +20,7 @@ use super::facet::FACETS;
 use super::measures::Measures;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::seen::{MOST_VIEWS, Seen};
+use super::seen::{MOST_OTHERS, Seen};
 use super::settings::{Fallback, Settings};
 #[cfg(feature = "log")]
 use super::setup::Setup;
@@ -330,11 +330,11 @@ impl Counting {
         };
         let (mut of_all, mut of_facets);
         let others = if self.settings.labels.is_some() {
-            of_all = [self.hits; MOST_VIEWS];
-            seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut of_all)
+            of_all = [self.hits; MOST_OTHERS];
+            seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut of_all)
         } else if self.settings.facets.is_some() {
             of_facets = [self.hits; FACETS];
-            seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
+            seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
         } else {
             &[]
         };
@@ -400,10 +400,10 @@ impl Counting {
         hits.clear();
         let (own_hits, own) = seen.hits(self.hits);
         hits.extend_from_slice(&own_hits[..own]);
-        if self.settings.has_views() {
-            let mut views = [self.hits; MOST_VIEWS];
-            let views = seen.views(&self.settings, outcome, noted(extra.as_deref()), &mut views);
-            hits.extend(views.iter().map(|counter| own_hits[0].register(None).on(*counter)));
+        if self.settings.has_others() {
+            let mut others = [self.hits; MOST_OTHERS];
+            let others = seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut others);
+            hits.extend(others.iter().map(|counter| own_hits[0].register(None).on(*counter)));
             extra.into_iter().for_each(|extra| self.spare.put(extra));
         }
         Ok((seen.agent, own))

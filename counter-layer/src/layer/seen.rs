@@ -27,7 +27,7 @@ pub(super) struct Seen {
 }
 
 /// The counters of facets and labels that a request has at most.
-pub(super) const MOST_VIEWS: usize = FACETS + LABELS;
+pub(super) const MOST_OTHERS: usize = FACETS + LABELS;
 
 impl Seen {
     /// Returns what counts of the request under the counter of everything, and on its page.
@@ -51,7 +51,7 @@ impl Seen {
 
     /// Puts the counters of the facets and the labels into a place, and returns them.
     #[inline(never)]
-    pub(super) fn views<'a>(
+    pub(super) fn others<'a>(
         &self,
         settings: &Settings,
         outcome: Outcome,

@@ -55,7 +55,7 @@ impl Settings {
     /// Returns whether something is asked, recorded or awaited at the end of a request beside its own hits.
     pub(crate) const fn ends(&self) -> bool {
         let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
-        self.measures.is_some() || self.count_if.is_some() || self.has_views() || waits
+        self.measures.is_some() || self.count_if.is_some() || self.has_others() || waits
     }
 
     pub(crate) fn excludes_prefetch(&self) -> bool {
@@ -64,7 +64,7 @@ impl Settings {
 
     /// Returns whether a request has other hits beside its own.
     #[inline]
-    pub(crate) const fn has_views(&self) -> bool {
+    pub(crate) const fn has_others(&self) -> bool {
         self.facets.is_some() || self.labels.is_some()
     }
 }

@@ -17,6 +17,8 @@ const AWAY_SECONDS: u64 = 2;
 
 pin_project! {
     /// The response future of [`WindowLimit`](crate::WindowLimit).
+    ///
+    /// Over a store in memory the request has counted when this is made, and otherwise it counts when this is polled.
     #[must_use = "futures do nothing unless polled"]
     pub struct LimitFuture<S, B, A = EmptyRefusal>
     where

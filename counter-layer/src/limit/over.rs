@@ -19,6 +19,8 @@ pub(super) struct Over(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     refusals: HashMap<Dimensions, Quota>,
+    /// The end of the last of their windows.
+    ends: Option<Instant>,
     cleaned: Option<Instant>,
 }
 
@@ -26,12 +28,13 @@ impl Over {
     /// The answer of the store for this key, if it still holds.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
-        // As nearly always: then nothing is hashed.
-        if known.refusals.is_empty() {
-            return None;
-        }
+        let ends = known.ends?;
         // The store tells whole seconds: in the last one the next window may have begun.
         let now = Instant::now() + Duration::from_secs(1);
+        // Nothing is hashed then.
+        if ends <= now {
+            return None;
+        }
         known.refusals.get(key).filter(|quota| quota.ends > now).copied()
     }
 
@@ -46,6 +49,7 @@ impl Over {
             known.refusals.retain(|_, quota| quota.ends > now);
         }
         if known.refusals.len() < KEYS || known.refusals.contains_key(&key) {
+            known.ends = known.ends.max(Some(quota.ends));
             known.refusals.insert(key, quota);
         }
     }

@@ -9,8 +9,8 @@ use foldhash::quality::RandomState;
 use crate::sketch::Register;
 use crate::visitor::id::{PREPARED, PreparedKey};
 
-/// A cache of registers by a hash of the visitor under the key of its epoch. It keeps nothing else of a visitor, and nothing
-/// that is of use without the key.
+/// A cache of registers by a hash of the visitor and the key of the epoch. It keeps nothing else of a visitor. The hash is a fast
+/// one that secures nothing, so what is here is forgotten with its key.
 ///
 /// A wrong register would take two visitors with the same 58 bits of a hash.
 #[derive(Default)]
@@ -44,6 +44,11 @@ impl Recent {
         }
     }
 
+    /// Forgets all visitors: a key was dropped, and what was found by it should not outlive it.
+    pub(super) fn forget(&self) {
+        self.places.get().into_iter().flatten().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
+
     #[cold]
     fn first(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
         self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
@@ -53,7 +58,7 @@ impl Recent {
     #[inline(always)]
     fn hash(&self, key: PreparedKey, part: &[u8; PREPARED]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        // One word is enough to tell the keys of epochs apart, and nobody has it when the key is gone.
+        // One word is enough to tell the keys of epochs apart.
         hasher.write_u64(key.words()[0]);
         let [low, middle, high, ..] = part.as_chunks::<8>().0 else { unreachable!("three words") };
         for word in [low, middle, high] {
@@ -115,5 +120,7 @@ mod tests {
             places.iter().find_map(|place| unpacked(place.load(Ordering::Relaxed) ^ hash << REGISTER_BITS))
         };
         assert_eq!((found(one), found(other)), (Some(register), None));
+        recent.forget();
+        assert_eq!(found(one), None);
     }
 }

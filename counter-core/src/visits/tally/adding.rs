@@ -89,8 +89,10 @@ impl Tally {
     #[inline(never)]
     fn view_with_more(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
-        let mut is_full =
-            !self.add_view(stripe, hit, page, at, agent) && self.add_separately(stripe, hit, page, at, agent);
+        let mut is_full = !stripe.is_at(at) && self.turn(stripe, at).unwrap_or_default();
+        if !self.add_view(stripe, hit, page, at, agent) {
+            is_full |= self.add_separately(stripe, hit, page, at, agent);
+        }
         is_full |= self.add_others(stripe, hit.weight, others, at);
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
@@ -253,9 +255,9 @@ impl Tally {
             let visits = &each[..count];
             if !backlog.open.raise(bucket, visits, &self.recent.busy) {
                 for visit in visits {
-                    let waiting = backlog.waiting(visit.counter(), &self.registry);
-                    let raised = [visit.register()];
-                    waiting.each(|pending| pending.raise_all(visit.counter(), bucket, &raised, &self.grid));
+                    let (counter, register) = (visit.counter(), visit.register());
+                    let waiting = backlog.waiting(counter, &self.registry);
+                    waiting.each(|pending| _ = pending.raise(counter, bucket, register, &self.grid));
                 }
             }
         });
@@ -313,9 +315,8 @@ impl Tally {
     }
 
     fn buckets(&self, at: Timestamp) -> Buckets {
-        let of_visitors = self.grid.visitors.base();
-        let visitors = of_visitors.bucket(at).start;
-        let visitors_number = visitors.as_unix() / u64::from(of_visitors.as_seconds());
+        let visitors = self.grid.visitors.base().bucket(at).start;
+        let visitors_number = self.recent.busy.number(visitors);
         Buckets { at, start: self.grid.counts.base().bucket(at).start, visitors, visitors_number }
     }
 }

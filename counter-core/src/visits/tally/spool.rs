@@ -17,9 +17,8 @@ impl Tally {
     /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
     pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
         let backlog = &mut *self.backlog();
-        if of.is_none() {
-            self.fold_into(backlog, now);
-        }
+        // Also for one shard: visitors may wait there whose hits were not folded.
+        self.fold_into(backlog, now);
         let shards = self.shards.iter().zip(&mut backlog.waiting);
         let shards = shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard));
         let entry = |(shard, Waiting { pending, journal, .. }): (Shard, &mut Waiting)| {
@@ -48,5 +47,31 @@ impl Tally {
     /// Notes hits of an ended process that no precision keeps any more.
     pub(crate) fn recover_expired(&self, hits: u64) {
         self.backlog().delivery.recover_expired(hits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::shard::Shards;
+    use crate::time::Grid;
+    use crate::visitor::VisitorKey;
+    use crate::visits::tally::NameLimits;
+
+    #[test]
+    fn no_visitor_is_written_before_the_hit() {
+        let names = NameLimits { counters: 10, label_places: 10 };
+        let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+        let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
+        let (now, hit) = (Timestamp::now(), tally.counter("a").hit());
+        // As many as are no longer left in the ring, of an hour that is over: they wait for the store at once.
+        for n in 0..1500_u32 {
+            let visitor = key.visitor(&[&n.to_le_bytes()]);
+            tally.add(&[hit.visitor(visitor)], now.minus(2 * 3600), None);
+        }
+        _ = tally.entries(Some(shard), now);
+        assert_eq!(tally.backlog().waiting[shard.index()].pending.hits(), 1500);
     }
 }
