@@ -1,0 +1,177 @@
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::sketch::Sketch;
+use crate::visitor::VisitorKey;
+use crate::visits::{Agent, PageView};
+
+#[test]
+fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten() {
+    let names = NameLimits { counters: 10, label_places: 10 };
+    let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let shard = Shards::ONE.iter().next().expect("one");
+    let hit = tally.counter("hits").hit().visitor(VisitorKey::random().visitor(&[b"ann"]));
+    let at = Timestamp::now();
+    let visit = || {
+        // The first is added by two hits.
+        for _ in 0..2 {
+            tally.view(PageView { page: Some(tally.counter("/")), ..PageView::new(hit, Agent::Human) }, at);
+        }
+        let chunks = tally.take(shard, at, 1000);
+        let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
+        sketches.map(|cell| cell.counter.to_string()).collect::<BTreeSet<_>>()
+    };
+    let sent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!([visit(), visit()], [sent(&["hits", "/"]), sent(&[])]);
+    for forgotten in ["hits", "/"] {
+        tally.forget(&CounterName::new(forgotten).expect("a name"));
+        assert_eq!([visit(), visit()], [sent(&[forgotten]), sent(&[])]);
+    }
+}
+
+#[test]
+fn views_count_as_their_hits_do_also_in_a_tally_where_others_are_of_everything() {
+    let names = NameLimits { counters: 10, label_places: 10 };
+    let tally = || Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let (one, by_hits, foreign) = (tally(), tally(), tally());
+    let shard = Shards::ONE.iter().next().expect("one");
+    let (at, key) = (Timestamp::now(), VisitorKey::random());
+    for n in 0..3000_u64 {
+        let visitor = (n % 4 > 0).then(|| key.visitor(&[&(n % 1400).to_le_bytes()]));
+        let weight = NonZeroU32::new(u32::try_from(1 + n % 3).expect("small")).expect("not 0");
+        let name = if n % 3 == 0 { "else" } else { "everything" };
+        let page = ["/", "/a", "(other)"][usize::try_from(n / 3 % 3).expect("small")];
+        let view = |tally: &Tally| {
+            let page = match n % 7 {
+                0 => None,
+                // Of another tally, where it counts for `(other)`.
+                1 => Some(foreign.counter("/")),
+                _ => Some(tally.counter(page)),
+            };
+            let hit = tally.counter(name).hit().visitor(visitor).weight(weight);
+            PageView { page, ..PageView::new(hit, Agent::Human) }
+        };
+        one.view(PageView { others: &[one.counter("method"), one.counter("/")], ..view(&one) }, at);
+        let PageView { hit, page, .. } = view(&by_hits);
+        let others = ["method", "/"].map(|name| by_hits.counter(name).hit().weight(weight));
+        let hits: Vec<_> = [hit].into_iter().chain(page.map(|page| hit.on(page))).chain(others).collect();
+        by_hits.add(&hits, at, Some(Agent::Human));
+        assert_eq!(one.ledger(), by_hits.ledger());
+        if n % 500 == 499 {
+            let sent = |tally: &Tally| {
+                let chunks = tally.take(shard, at, 100_000);
+                let cells =
+                    chunks.iter().flat_map(|chunk| chunk.cells.iter().map(|cell| format!("{cell:?}")));
+                let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
+                cells.chain(sketches.map(|cell| format!("{cell:?}"))).collect::<BTreeSet<_>>()
+            };
+            let [one, by_hits] = [&one, &by_hits].map(sent);
+            assert_eq!(one, by_hits);
+        }
+    }
+    assert!(one.everything.get().is_some() && by_hits.everything.get().is_none());
+}
+
+#[test]
+fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {
+    let names = NameLimits { counters: 10, label_places: 10 };
+    let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let (shard, visitor) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random().visitor(&[b"ann"]));
+    let visit = |name: &str| {
+        tally.add(&[tally.counter(name).hit().visitor(visitor)], Timestamp::now(), None);
+        let chunks = tally.take(shard, Timestamp::now(), 1000);
+        chunks.iter().map(|chunk| chunk.sketches.len()).sum::<usize>()
+    };
+    let before = Timestamp::now();
+    let sent = [visit("a"), visit("a"), visit("b"), visit("b")];
+    let name = CounterName::new("a").expect("a name");
+    tally.forget(&name);
+    let sent_again = [visit("a"), visit("a"), visit("b")];
+    // In another hour each visitor is new.
+    let hour = |at: Timestamp| at.as_unix() / 3600;
+    if hour(before) == hour(Timestamp::now()) {
+        assert_eq!((sent, sent_again), ([1, 0, 1, 0], [1, 0, 0]));
+    }
+}
+
+#[test]
+fn no_visitor_leaves_before_the_hit() {
+    let names = NameLimits { counters: 100, label_places: 10 };
+    let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
+    let everything = tally.counter("hits").hit();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..100_000_u32 {
+                let page = Some(tally.counter(&format!("/{}", n / 2000)));
+                let hit = everything.visitor(key.visitor(&[&n.to_le_bytes()]));
+                tally.view(PageView { page, ..PageView::new(hit, Agent::Human) }, Timestamp::now());
+            }
+        });
+        let (mut hits, mut visitors) = (0, 0);
+        while !writer.is_finished() {
+            for chunk in tally.take(shard, Timestamp::now(), 1000) {
+                hits += chunk.cells.iter().map(|cell| cell.count).sum::<u64>();
+                visitors +=
+                    chunk.sketches.iter().map(|cell| cell.raised.registers().count() as u64).sum::<u64>();
+            }
+            assert!(visitors <= hits, "{visitors} visitors of {hits} hits");
+        }
+        assert!(visitors > 0);
+    });
+}
+
+#[test]
+fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_lost() {
+    let names = NameLimits { counters: 10, label_places: 10 };
+    let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
+    let (counter, name) = (tally.counter("a"), CounterName::new("a").expect("a name"));
+    let sent = || {
+        let chunks = tally.take(shard, Timestamp::now(), 100_000);
+        let sketches = chunks.into_iter().flat_map(|chunk| chunk.sketches);
+        sketches.fold(Sketch::new(), |mut all, cell| {
+            all.merge(&cell.raised);
+            all
+        })
+    };
+    let visits = |visitors: std::ops::Range<u32>| {
+        let (now, mut raised) = (Timestamp::now(), Sketch::new());
+        for visitor in visitors {
+            let visitor = key.visitor(&[&visitor.to_le_bytes()]);
+            tally.add(&[counter.hit().visitor(visitor)], now, None);
+            raised.insert(visitor);
+        }
+        raised
+    };
+    let before = Timestamp::now();
+    let all = visits(0..20_000);
+    let first = sent();
+    visits(0..20_000);
+    let again = sent();
+    let more = visits(20_000..20_500);
+    let sent_more = sent();
+    tally.forget(&name);
+    visits(0..20_000);
+    let sent_again = sent();
+    tally.lost_by_server(shard, 0);
+    let lost = sent();
+    tally.forget(&name);
+    let new = visits(50_000..90_000);
+    // What rose before is not forgotten.
+    tally.forget(&name);
+    let sent_new = sent();
+    let hour = |at: Timestamp| at.as_unix() / 3600;
+    if hour(before) == hour(Timestamp::now()) {
+        assert_eq!((first, again, &sent_again, &lost), (all.clone(), Sketch::new(), &all, &all));
+        assert_eq!(sent_new, new);
+        assert!(
+            !sent_more.is_empty()
+                && more.registers().all(|one| {
+                    let rises = all.registers().all(|has| has.index != one.index || has.rank < one.rank);
+                    rises == sent_more.registers().any(|sent| sent == one)
+                })
+        );
+    }
+}
