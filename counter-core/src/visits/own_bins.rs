@@ -23,7 +23,7 @@ pub(crate) struct OwnBins {
     slots: OnceLock<Box<[OwnSlot; SLOTS]>>,
 }
 
-/// What requests had together, and how many had it; 0 in all of a slot that is not used.
+/// Counters and bins that requests had together, and how many had them; 0 in all of a slot that is not used.
 #[derive(Debug, Default)]
 struct OwnSlot {
     counters: Own,

@@ -97,7 +97,7 @@ struct Rest {
     bins: BinTable,
 }
 
-/// What was seen of a [`Count`].
+/// The part of a [`Count`] that was seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     alone: u64,

@@ -114,13 +114,13 @@ impl Address {
         salt.visitor_until(&[&self.identifying(address, user_agent)])
     }
 
-    /// What is counted of the visitor with this address.
+    /// The register of the visitor with this address.
     #[inline(always)]
     pub(super) fn marked(&self, address: u128, user_agent: Digest, salt: &Salt) -> Marked {
         salt.register_until(&self.identifying(address, user_agent))
     }
 
-    /// What identifies the visitor with this address.
+    /// The bytes that identify the visitor with this address.
     #[inline(always)]
     fn identifying(&self, address: u128, user_agent: Digest) -> [u8; 24] {
         // One layout for all, for which keys are prepared.

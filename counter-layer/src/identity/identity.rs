@@ -297,7 +297,7 @@ impl Visitors {
         }
     }
 
-    /// What is counted of the [visitor](Self::visitor), where nobody asks for more.
+    /// The register of the [visitor](Self::visitor), for which no id has to be made.
     #[inline(always)]
     pub(crate) fn marked(
         &self,
