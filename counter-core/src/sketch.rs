@@ -167,6 +167,14 @@ impl Sketch {
         self.registers().next().is_none()
     }
 
+    /// Returns the number of registers that are set.
+    pub(crate) fn len(&self) -> usize {
+        match &self.0 {
+            Registers::Sparse(set) => set.len(),
+            Registers::Dense(ranks) => ranks.iter().filter(|rank| **rank > 0).count(),
+        }
+    }
+
     /// Returns the registers that are set, by index.
     pub fn registers(&self) -> impl Iterator<Item = Register> {
         let (set, ranks) = match &self.0 {

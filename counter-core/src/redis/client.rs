@@ -79,14 +79,14 @@ impl Client {
         converted(self.evaluate(script, call).await)
     }
 
-    fn evaluate<'a>(&'a self, script: &'a Script, call: Call) -> Answer<'a, Value> {
+    fn evaluate<'a>(&'a self, script: &'a Script, mut call: Call) -> Answer<'a, Value> {
         Box::pin(async move {
-            let first = call.keys[0].clone();
-            let mut args = call.args(&script.digest);
-            match self.ask("EVALSHA", &first, args.clone()).await {
+            let first = std::mem::take(&mut call.first);
+            let mut args = call.args(script);
+            match self.ask("EVALSHA", &first, &args).await {
                 Err(error) if has_code(&error, "NOSCRIPT") => {
-                    args[0] = script.source.into();
-                    self.ask("EVAL", &first, args).await
+                    args[0] = script.source();
+                    self.ask("EVAL", &first, &args).await
                 }
                 answer => answer,
             }
@@ -100,17 +100,15 @@ impl Client {
         key: &str,
         args: Vec<Value>,
     ) -> Result<R, Error> {
-        converted(self.ask(command, key, args).await)
+        converted(self.ask(command, key, &args).await)
     }
 
     /// Does what [`call`](Self::call) does, and is compiled once: all that depends on the type of the answer comes
     /// after it.
-    fn ask<'a>(&'a self, command: &'static str, key: &'a str, args: Vec<Value>) -> Answer<'a, Value> {
+    fn ask<'a>(&'a self, command: &'static str, key: &'a str, args: &'a [Value]) -> Answer<'a, Value> {
         Box::pin(async move {
-            let send = |server: Arc<Connection>| {
-                let args = args.clone();
-                async move { server.call(command, key, args).await }
-            };
+            let send =
+                |server: Arc<Connection>| async move { server.call(command, key, args.to_vec()).await };
             self.topology.send(key, send).await
         })
     }

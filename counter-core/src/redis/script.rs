@@ -6,27 +6,37 @@ use fred::util::sha1_hash;
 
 /// A Lua script, sent by its digest, and in full when the server does not know it (any more).
 pub(crate) struct Script {
-    pub(super) source: &'static str,
-    pub(super) digest: String,
+    source: &'static str,
+    digest: Bytes,
 }
 
-/// The keys and arguments of a script. The first key decides on the server of a cluster.
+/// The keys and arguments of a script.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(super) keys: Vec<String>,
-    arguments: Arguments,
+    /// The first key, which decides on the server of a cluster.
+    pub(super) first: String,
+    keys: Words,
+    arguments: Words,
 }
 
-/// All arguments in one allocation: a batch has thousands, and most are a few digits long.
+/// Words in one allocation: most are short, and all copies share it.
 #[derive(Debug, Default)]
-struct Arguments {
+struct Words {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Script {
     pub(crate) fn new(source: &'static str) -> Self {
-        Self { source, digest: sha1_hash(source) }
+        Self { source, digest: sha1_hash(source).into() }
+    }
+
+    pub(super) fn digest(&self) -> Value {
+        Value::Bytes(self.digest.clone())
+    }
+
+    pub(super) fn source(&self) -> Value {
+        Value::Bytes(Bytes::from_static(self.source.as_bytes()))
     }
 }
 
@@ -39,59 +49,88 @@ impl fmt::Debug for Script {
 impl Call {
     pub(crate) fn new<const N: usize>(keys: [&str; N]) -> Self {
         const { assert!(N > 0) };
-        Self { keys: keys.map(str::to_owned).into(), arguments: Arguments::default() }
+        let mut call =
+            Self { first: keys[0].to_owned(), keys: Words::default(), arguments: Words::default() };
+        keys.into_iter().for_each(|key| call.key(key));
+        call
     }
 
     /// Adds a key, which must be in the same slot as the first.
     pub(crate) fn key(&mut self, key: &str) {
-        self.keys.push(key.to_owned());
+        self.keys.bytes.extend_from_slice(key.as_bytes());
+        self.keys.end();
     }
 
     pub(crate) fn push(&mut self, argument: impl AsRef<[u8]>) {
-        self.arguments.bytes.extend_from_slice(argument.as_ref());
-        self.arguments.end();
+        self.part(argument);
+        self.end();
     }
 
-    /// Adds a whole number in decimal digits.
+    /// Adds something in its text form, such as a number.
     pub(crate) fn number(&mut self, number: impl Display) {
         write!(self.arguments, "{number}").expect("memory takes everything");
+        self.end();
+    }
+
+    /// Adds a number, without the formatter of the standard library, which takes ten times as long.
+    pub(crate) fn digits(&mut self, number: u64) {
+        self.digits_part(number);
+        self.end();
+    }
+
+    /// Adds a part of an argument, which ends with [`end`](Self::end). For fred an argument is a frame, which costs
+    /// it 800 instructions, and so what a script can take apart is better one argument.
+    pub(crate) fn part(&mut self, part: impl AsRef<[u8]>) {
+        self.arguments.bytes.extend_from_slice(part.as_ref());
+    }
+
+    /// Adds a number as a part of an argument.
+    pub(crate) fn digits_part(&mut self, number: u64) {
+        self.part(itoa::Buffer::new().format(number));
+    }
+
+    /// Adds a text that contains no line break as a line of an argument.
+    pub(crate) fn line(&mut self, text: &str) {
+        self.part(text);
+        self.arguments.bytes.push(b'\n');
+    }
+
+    /// Adds a number as a line of an argument.
+    pub(crate) fn digits_line(&mut self, number: u64) {
+        self.digits_part(number);
+        self.arguments.bytes.push(b'\n');
+    }
+
+    /// Ends an argument.
+    pub(crate) fn end(&mut self) {
         self.arguments.end();
     }
 
-    /// Adds names, which contain no line break, and numbers: one line for each, and all of them as one
-    /// argument. For fred an argument is a frame, which costs it 800 instructions.
-    pub(crate) fn lines(&mut self, entries: impl Iterator<Item = (impl AsRef<str>, u64)>) {
-        let mut digits = itoa::Buffer::new();
-        for (name, number) in entries {
-            self.arguments.bytes.extend_from_slice(name.as_ref().as_bytes());
-            self.arguments.bytes.push(b'\n');
-            self.arguments.bytes.extend_from_slice(digits.format(number).as_bytes());
-            self.arguments.bytes.push(b'\n');
-        }
-        self.arguments.end();
-    }
-
-    /// Returns the arguments of a command that runs a script: its source or its digest, keys, arguments.
-    pub(super) fn args(self, script: &str) -> Vec<Value> {
-        let Arguments { bytes, ends } = self.arguments;
-        let bytes = Bytes::from(bytes);
-        let mut args = Vec::with_capacity(2 + self.keys.len() + ends.len());
-        args.push(script.into());
-        args.push(self.keys.len().to_string().into());
-        args.extend(self.keys.into_iter().map(Value::from));
-        let starts = std::iter::once(&0).chain(&ends);
-        args.extend(starts.zip(&ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
+    /// Returns the arguments of a command that runs a script: its digest, keys, arguments.
+    pub(super) fn args(self, script: &Script) -> Vec<Value> {
+        let keys = self.keys.ends.len();
+        let mut args = Vec::with_capacity(2 + keys + self.arguments.ends.len());
+        args.push(script.digest());
+        args.push(keys.to_string().into());
+        self.keys.append_to(&mut args);
+        self.arguments.append_to(&mut args);
         args
     }
 }
 
-impl Arguments {
+impl Words {
     fn end(&mut self) {
         self.ends.push(self.bytes.len());
     }
+
+    fn append_to(self, args: &mut Vec<Value>) {
+        let bytes = Bytes::from(self.bytes);
+        let starts = std::iter::once(&0).chain(&self.ends);
+        args.extend(starts.zip(&self.ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
+    }
 }
 
-impl Write for Arguments {
+impl Write for Words {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.bytes.extend_from_slice(text.as_bytes());
         Ok(())
@@ -108,11 +147,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_lines_of_one_word() {
+    fn keys_come_first_and_lines_are_one_argument() {
         let mut call = Call::new(["key"]);
-        call.lines([("a", 0), ("b c", 10), ("é", u64::MAX)].into_iter());
-        let args = call.args("digest");
-        let lines = Bytes::from_static("a\n0\nb c\n10\né\n18446744073709551615\n".as_bytes());
-        assert_eq!(args, ["digest".into(), "1".into(), "key".into(), Value::Bytes(lines)]);
+        for (name, number) in [("a", 0), ("b c", 10), ("é", u64::MAX)] {
+            call.line(name);
+            call.digits_line(number);
+        }
+        call.end();
+        call.key("another");
+        call.number(7);
+        let lines = "a\n0\nb c\n10\né\n18446744073709551615\n";
+        let words = call.args(&Script::new("")).into_iter().map(|value| value.into_string());
+        let words: Vec<_> = words.map(|word| word.expect("a text")).collect();
+        assert_eq!(words, [&*sha1_hash(""), "2", "key", "another", lines, "7"]);
     }
 }

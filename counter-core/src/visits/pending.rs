@@ -3,22 +3,29 @@
 //! A count whose fine bucket has left its retention is kept by the coarser precisions only, so after an
 //! outage of any length a counter has at most about two starts for each sample and precision.
 
+mod cells;
+mod cutter;
+mod key;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use cells::Cells;
+pub(crate) use cutter::Chunk;
+use cutter::Cutter;
 use foldhash::{fast, quality};
+use key::Key;
 
 use crate::sketch::{Register, Sketch};
 use crate::time::Grid;
-use crate::time::Retention;
-use crate::visits::{Bin, BinCell, Cell, VisitorCell};
+use crate::visits::{Bin, VisitorCell};
 use crate::{CounterName, Precisions, Timestamp};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
-    cells: Map<u64>,
+    cells: Cells,
     /// The cells of values of labels, which have no numbers.
     labels: LabelMap,
     /// Shared with copies that a spool is about to write.
@@ -29,37 +36,12 @@ pub(crate) struct Pending {
 /// Bins with their counts, ascending, each once.
 type Bins = Vec<(Bin, u64)>;
 
-/// A counter, the index of the finest precision that still keeps the count, and a start for it and the
-/// coarser ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key<C = u32> {
-    counter: C,
-    finest: usize,
-    start: Timestamp,
-}
-
 /// A map with a cheap hash: the keys are numbers that this process assigned, and instants, so no client
 /// chooses them.
 type Map<V> = HashMap<Key, V, fast::RandomState>;
 
 /// A map by names that clients choose.
 type LabelMap = HashMap<Key<CounterName>, u64, quality::RandomState>;
-
-/// Cells, sketches and bins small enough for one batch.
-#[derive(Debug, Default)]
-pub(crate) struct Chunk {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) sketches: Vec<VisitorCell>,
-    pub(crate) bins: Vec<BinCell>,
-    cost: Cost,
-}
-
-/// The cost of a batch: about 3 µs of the store's time for each unit of work, and its bytes on the wire.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    work: usize,
-    bytes: usize,
-}
 
 /// The bytes on the wire that a batch may have for each sample that it may change: of 1,000 samples, 64 KiB do not stall a
 /// slow connection.
@@ -76,19 +58,10 @@ const MOST_BINS: usize = 1_000_000;
 const MOST_LABELS: usize = 200_000;
 
 impl Pending {
-    /// Returns the work that it adds to a batch.
+    /// Returns the work that it adds to a batch, or more.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
-        let key = Key { counter, finest: 0, start: grid.counts.start(0, start) };
-        match self.cells.entry(key) {
-            Entry::Occupied(mut cell) => {
-                *cell.get_mut() += count;
-                0
-            }
-            Entry::Vacant(cell) => {
-                cell.insert(count);
-                key.precisions(&grid.counts)
-            }
-        }
+        let new = self.cells.add(counter, start, count, &grid.counts);
+        new.map_or(0, |key| key.precisions(&grid.counts))
     }
 
     /// Adds to a value of a label; returns the work that it adds to a batch.
@@ -156,8 +129,7 @@ impl Pending {
     /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
     #[cfg(feature = "spool")]
     pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
-        let sum = self.cells.entry(Key { counter, finest, start }).or_default();
-        *sum = sum.saturating_add(count);
+        self.cells.push(Key { counter, finest, start }, count);
     }
 
     /// Adds visitors whose start and finest precision, by its index, are those of a chunk.
@@ -196,13 +168,12 @@ impl Pending {
 
     /// Returns the sum of the cells.
     pub(crate) fn hits(&self) -> u64 {
-        self.cells.values().chain(self.labels.values()).sum()
+        self.cells.counts().chain(self.labels.values()).sum()
     }
 
     /// Folds what fine precisions no longer keep into coarser ones; returns the hits that none keeps.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
-        let mut expired = 0;
-        coarsen(&mut self.cells, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
+        let mut expired = self.cells.coarsen(&grid.counts, now);
         coarsen(&mut self.labels, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
         press(&mut self.labels, &grid.counts, MOST_LABELS, |_| 1, |sum, count| *sum += count);
         coarsen(&mut self.sketches, &grid.visitors, now, |all, some| Arc::make_mut(all).merge(&some), drop);
@@ -215,92 +186,30 @@ impl Pending {
 
     /// Takes everything, cut into chunks that change this many samples at most.
     pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid, samples: usize) -> Vec<Chunk> {
-        let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
-        let name = |key: Key| names[key.counter as usize].clone();
-        let mut chunks = vec![Chunk::default()];
+        let name = |counter: u32| &names[counter as usize];
+        let mut cutter = Cutter::new(grid, samples);
+        let cells = self.cells.take();
+        for cells in cells.chunk_by(|(one, _), (other, _)| one.counter == other.counter) {
+            let counter = name(cells[0].0.counter);
+            cutter.counts(counter, cells.iter().map(|(key, count)| (key.place(), *count)));
+        }
         let mut labels: Vec<_> = self.labels.drain().collect();
         labels.sort_unstable_by(|(one, _), (other, _)| {
             one.counter.cmp(&other.counter).then(one.start.cmp(&other.start))
         });
-        let cells = sorted(&mut self.cells);
-        let cells = cells.into_iter().map(|(key, count)| (key.of(name(key)), count));
-        let mut before: Option<Key<CounterName>> = None;
-        for (key, count) in cells.chain(labels) {
-            let all = key.precisions(&grid.counts);
-            let bytes = key.counter.len() + 96;
-            let before = before.replace(key.clone()).filter(|before| before.counter == key.counter);
-            let more = before.map_or(all, |before| key.new_samples(&before, &grid.counts));
-            let (all, more) = (Cost { work: all, bytes }, Cost { work: more, bytes });
-            let cell = Cell {
-                counter: key.counter.clone(),
-                start: key.start,
-                finest: grid.counts.precision(key.finest),
-                count,
-            };
-            room(&mut chunks, most, more, all).cells.push(cell);
+        for cells in labels.chunk_by(|(one, _), (other, _)| one.counter == other.counter) {
+            let counter = &cells[0].0.counter;
+            cutter.counts(counter, cells.iter().map(|(key, count)| (key.place(), *count)));
         }
         for (key, raised) in sorted(&mut self.sketches) {
-            let cell = VisitorCell {
-                counter: name(key),
-                start: key.start,
-                finest: grid.visitors.precision(key.finest),
-                raised: Arc::unwrap_or_clone(raised),
-            };
-            let work = sketch_work(&cell.raised) * key.precisions(&grid.visitors);
-            let cost = Cost { work, bytes: visitor_bytes(&cell) };
-            room(&mut chunks, most, cost, cost).sketches.push(cell);
+            cutter.visitors(name(key.counter), key.place(), Arc::unwrap_or_clone(raised));
         }
         if let Some(set) = &grid.distributions {
             for (key, bins) in sorted(&mut self.bins) {
-                for bins in bins.chunks(BINS) {
-                    let cell = BinCell {
-                        counter: name(key),
-                        start: key.start,
-                        finest: set.precision(key.finest),
-                        bins: bins.to_vec(),
-                    };
-                    let bytes = cell.counter.len() + 96 + 16 * bins.len();
-                    let cost = Cost { work: bins.len() * key.precisions(set), bytes };
-                    room(&mut chunks, most, cost, cost).bins.push(cell);
-                }
+                cutter.bins(name(key.counter), key.place(), &bins, set);
             }
         }
-        chunks.retain(|chunk| chunk.cost.work > 0);
-        // The cells of a counter were put in one chunk where they fit; within a chunk, cells of the same
-        // buckets are put next to each other.
-        for chunk in &mut chunks {
-            chunk.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
-        }
-        chunks
-    }
-}
-
-impl Key {
-    /// Returns a key that sorts the cells of a counter together, in the order of time. Comparing one number
-    /// takes two thirds of the time of comparing field by field.
-    const fn order(self) -> u64 {
-        // The last instant has 38 bits, and there is no memory for counters of more than 26.
-        (self.counter as u64) << 38 | self.start.as_unix()
-    }
-}
-
-impl<C> Key<C> {
-    /// Returns the number of precisions that keep it.
-    fn precisions(&self, set: &Precisions) -> usize {
-        set.iter().len() - self.finest
-    }
-
-    /// Returns the number of samples that it changes and an earlier key of the same counter does not.
-    fn new_samples(&self, earlier: &Self, set: &Precisions) -> usize {
-        let is_shared = |(place, kept): &(usize, Retention)| {
-            *place >= earlier.finest && kept.precision.bucket(self.start).start <= earlier.start
-        };
-        set.from(self.finest).filter(|kept| !is_shared(kept)).count()
-    }
-
-    /// Returns the key of another counter.
-    fn of<D>(&self, counter: D) -> Key<D> {
-        Key { counter, finest: self.finest, start: self.start }
+        cutter.finish()
     }
 }
 
@@ -313,34 +222,21 @@ impl VisitorCell {
 
 /// Single elements cost 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
 fn travels_dense(raised: &Sketch) -> bool {
-    raised.registers().nth(300).is_some()
+    raised.len() > 300
 }
 
 pub(crate) fn sketch_work(raised: &Sketch) -> usize {
-    if travels_dense(raised) { 120 } else { 2 + raised.registers().count() / 3 }
+    if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
 }
 
 pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
     let name = cell.counter.len() + 96;
-    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.registers().count() }
-}
-
-/// Returns the last chunk if it has room for `more`, or a new one, where it costs `all`.
-fn room(chunks: &mut Vec<Chunk>, most: Cost, more: Cost, all: Cost) -> &mut Chunk {
-    let fits = |has: Cost| has.work + more.work <= most.work && has.bytes + more.bytes <= most.bytes;
-    let is_new = !chunks.last().is_some_and(|chunk| fits(chunk.cost));
-    if is_new {
-        chunks.push(Chunk::default());
-    }
-    let cost = if is_new { all } else { more };
-    let chunk = chunks.last_mut().expect("one was pushed where there was none");
-    chunk.cost = Cost { work: chunk.cost.work + cost.work, bytes: chunk.cost.bytes + cost.bytes };
-    chunk
+    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.len() }
 }
 
 fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {
     let mut entries: Vec<_> = map.drain().collect();
-    entries.sort_unstable_by_key(|(key, _)| key.order());
+    entries.sort_unstable_by_key(|(key, _)| key.number());
     entries
 }
 

@@ -37,7 +37,6 @@ use crate::visits::stripes::Stripes;
 use crate::visits::{Batch, Distribution, Hint, Hit, Measure, NotedValue, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
-use foldhash::fast::RandomState;
 
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -70,8 +69,8 @@ struct Backlog {
     open: OpenBuckets,
     /// The bucket of visitors in which the last ones were taken from a stripe.
     current: Timestamp,
-    /// The numbers of counters whose visitors the store was sent.
-    visited: HashSet<u32, RandomState>,
+    /// Whether the store was sent visitors of a counter, by number.
+    visited: Vec<bool>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,
     /// Bins on their way from the stripes.
@@ -135,7 +134,7 @@ impl Tally {
                 shards: Vec::new(),
                 open: OpenBuckets::default(),
                 current: Timestamp::MIN,
-                visited: HashSet::default(),
+                visited: Vec::new(),
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
                 spare_labels: Vec::new(),
@@ -273,11 +272,19 @@ impl Tally {
         });
         let backlog = &mut *self.backlog();
         // Nearly all are new, and have no visitors that the store could have lost.
-        let forgotten: HashSet<_> = began.filter(|number| backlog.visited.remove(number)).collect();
+        let had_visitors =
+            |number: &u32| backlog.visited.get_mut(*number as usize).is_some_and(std::mem::take);
+        let forgotten: HashSet<_> = began.filter(had_visitors).collect();
         if !forgotten.is_empty() {
             self.forget_visitors(backlog, |number| forgotten.contains(&number));
         }
-        backlog.visited.extend(batch.sketches.iter().filter_map(|cell| number(&cell.counter)));
+        for number in batch.sketches.iter().filter_map(|cell| number(&cell.counter)) {
+            let number = number as usize;
+            if number >= backlog.visited.len() {
+                backlog.visited.resize(number + 1, false);
+            }
+            backlog.visited[number] = true;
+        }
         backlog.delivery.acknowledge(batch, remarks, replay);
     }
 

@@ -1,7 +1,5 @@
 //! A batch as a call of `apply.lua`, and its answer.
 
-use std::fmt::Write;
-
 use fred::types::Value;
 
 use super::RedisVisits;
@@ -38,13 +36,13 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         &keys.sources,
         &keys.sources_due,
     ]);
-    call.number(batch.fence.sequence);
-    call.number(batch.fence.after);
+    call.digits(batch.fence.sequence);
+    call.digits(batch.fence.after);
     call.number(batch.fence.writer);
     match batch.fence.kind {
         FenceKind::Process => call.push("process"),
         FenceKind::Source { life: None } => call.push("ever"),
-        FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
+        FenceKind::Source { life: Some(life) } => call.digits(life.as_secs()),
     }
     call.push(match batch.adds {
         Adds::Hits => "hits",
@@ -57,50 +55,63 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     precisions(&mut call, &batch.grid.visitors);
     // Nearly all cells of a batch are of the same second.
     let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
-    call.number(groups().count());
+    call.digits(groups().count() as u64);
     for cells in groups() {
-        call.number(cells[0].start);
-        call.number(place(&batch.grid.counts, cells[0].finest));
-        call.lines(cells.iter().map(|cell| (&*cell.counter, cell.count)));
+        call.digits(cells[0].start.as_unix());
+        call.digits(place(&batch.grid.counts, cells[0].finest));
+        for cell in cells {
+            call.line(&cell.counter);
+            call.digits_line(cell.count);
+        }
+        call.end();
     }
-    let (mut heads, mut values) = (String::new(), Vec::new());
+    let mut values = Vec::with_capacity(8 * batch.sketches.len());
     for cell in &batch.sketches {
         let before = values.len();
         let kind = if cell.travels_dense() {
             values.extend_from_slice(&cell.raised.to_redis());
-            'd'
+            b"d"
         } else {
             cell.raised.registers().for_each(|register| values.extend_from_slice(&register.element()));
-            'e'
+            b"e"
         };
-        let (finest, size) = (place(&batch.grid.visitors, cell.finest), values.len() - before);
-        writeln!(heads, "{}\n{}\n{finest}\n{kind}{size}", cell.counter, cell.start)
-            .expect("memory takes everything");
+        call.line(&cell.counter);
+        call.digits_line(cell.start.as_unix());
+        call.digits_line(place(&batch.grid.visitors, cell.finest));
+        call.part(kind);
+        call.digits_line((values.len() - before) as u64);
     }
-    call.push(heads);
+    call.end();
     call.push(values);
     if let Some(set) = batch.grid.distributions.as_ref().filter(|_| !batch.bins.is_empty()) {
         call.push(keys.distributions());
         precisions(&mut call, set);
-        let mut bins = String::new();
         for cell in &batch.bins {
-            let finest = place(set, cell.finest);
-            write!(bins, "{}\n{}\n{finest}\n", cell.counter, cell.start).expect("memory takes everything");
+            call.line(&cell.counter);
+            call.digits_line(cell.start.as_unix());
+            call.digits_line(place(set, cell.finest));
             for (bin, count) in &cell.bins {
-                write!(bins, "{} {count} ", bin.number()).expect("memory takes everything");
+                call.digits_part(bin.number().into());
+                call.part(b" ");
+                call.digits_part(*count);
+                call.part(b" ");
             }
-            bins.push('\n');
+            call.part(b"\n");
         }
-        call.push(bins);
+        call.end();
     }
     call
 }
 
 fn precisions(call: &mut Call, set: &Precisions) {
-    call.lines(set.iter().map(|kept| (kept.precision.to_string(), kept.samples.get().into())));
+    for kept in set.iter() {
+        call.line(&kept.precision.to_string());
+        call.digits_line(kept.samples.get().into());
+    }
+    call.end();
 }
 
 /// Returns the index of a precision as Lua counts, from 1.
-fn place(set: &Precisions, finest: Precision) -> usize {
-    1 + set.iter().take_while(|kept| kept.precision < finest).count()
+fn place(set: &Precisions, finest: Precision) -> u64 {
+    1 + set.iter().take_while(|kept| kept.precision < finest).count() as u64
 }

@@ -21,10 +21,8 @@ const COUNTS: [u64; 2] = [10, 60];
 const VISITORS: [&str; 3] = ["0", "1", "10"];
 
 /// What is told, and the functions that it is of: with all that they call, but without the second ones.
-const PARTS: [(&str, &[&str], &[&str]); 8] = [
-    ("folding the stripes into the pending cells", &[FOLD], &[]),
-    ("ordering it", &[SORT], &[]),
-    ("cutting it into batches", &[TAKE], &[FOLD, SORT]),
+const PARTS: [(&str, &[&str], &[&str]); 6] = [
+    ("folding the stripes, and cutting into batches", &[TAKE], &[]),
     ("a batch as the arguments of a call", &[ENCODE], &[]),
     ("`fred`: taking a call, and giving its answer", &[CALL], &[]),
     ("`fred`: encoding frames and writing them", &[WRITE], &[]),
@@ -33,11 +31,9 @@ const PARTS: [(&str, &[&str], &[&str]); 8] = [
 ];
 
 const RECORD: &str = "profile::record";
-const FOLD: &str = "counter_core::tally::Tally::fold_into";
-const TAKE: &str = "counter_core::tally::Tally::take";
-const SORT: &str = "core::slice::sort::unstable::ipnsort";
-const ENCODE: &str = "counter_core::store::redis::apply::encode";
-const CALL: &str = "counter_core::store::redis::connection::Connection::call::{{closure}}";
+const TAKE: &str = "counter_core::visits::flush::shard_flusher::ShardFlusher::cut";
+const ENCODE: &str = "counter_core::visits::redis::apply::encode";
+const CALL: &str = "counter_core::redis::connection::Connection::call::{{closure}}";
 const TASK: &str = "fred::runtime::_tokio::ClientLike::connect::{{closure}}";
 const WRITE: &str = "fred::protocol::connection::Connection::write::{{closure}}";
 

@@ -1,0 +1,183 @@
+//! The counts that wait, as a list that is put in order when it has to be.
+//!
+//! Cells come in runs: of each thread and each second those of all its counters, by number. To merge such runs takes a
+//! third of what it takes to find each cell in a table, and what is sent has to be in order in any case.
+
+use super::key::Key;
+use crate::{Precisions, Timestamp};
+
+/// Counts of counters, by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cells {
+    list: Vec<(Key, u64)>,
+    /// The length of the first part of the list, which is ascending and has each cell once. What came later may have some of
+    /// them again.
+    ordered: usize,
+    /// Where some cells are in the list, or were: a source adds to few cells many times.
+    recent: Vec<u32>,
+}
+
+/// The number of cells whose place is known, a power of two: several times as many as a batch of a source has.
+const RECENT: usize = 1 << RECENT_BITS;
+const RECENT_BITS: u32 = 9;
+
+impl Cells {
+    /// Adds to the cell of a start that is the finest precision's; returns its key, if the cell may be a new one.
+    pub(super) fn add(&mut self, counter: u32, at: Timestamp, count: u64, set: &Precisions) -> Option<Key> {
+        // The next one nearly always has the same start, and a division takes as long as everything else.
+        let is_start = self.list.last().is_some_and(|(last, _)| last.finest == 0 && last.start == at);
+        let start = if is_start { at } else { set.start(0, at) };
+        self.push(Key { counter, finest: 0, start }, count)
+    }
+
+    /// Adds to a cell; returns its key, if the cell may be a new one.
+    pub(super) fn push(&mut self, key: Key, count: u64) -> Option<Key> {
+        if self.recent.is_empty() {
+            self.recent = vec![0; RECENT];
+        }
+        let place = &mut self.recent[recent(&key)];
+        match self.list.get_mut(*place as usize) {
+            Some((known, sum)) if *known == key => {
+                merge(sum, count);
+                None
+            }
+            _ => {
+                *place = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+                self.list.push((key, count));
+                Some(key)
+            }
+        }
+    }
+
+    /// Returns the number of cells; some may be among them again.
+    pub(super) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.list.iter().map(|(key, _)| key)
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = &u64> {
+        self.list.iter().map(|(_, count)| count)
+    }
+
+    /// Folds what fine precisions no longer keep into coarser ones, and what is there several times; returns the hits
+    /// that no precision keeps.
+    pub(super) fn coarsen(&mut self, set: &Precisions, now: Timestamp) -> u64 {
+        // Of a run all have the same place.
+        let runs = self.list.chunk_by(|(one, _), (other, _)| one.place() == other.place());
+        let is_kept = |run: &&[(Key, u64)]| {
+            run.first().is_some_and(|(key, _)| key.place().coarsened(set, now) == Some(key.place()))
+        };
+        let mut kept: usize = runs.take_while(is_kept).map(<[_]>::len).sum();
+        let mut expired = 0;
+        if kept < self.list.len() {
+            self.ordered = 0;
+            self.list.retain_mut(|(key, count)| {
+                if kept > 0 {
+                    kept -= 1;
+                    return true;
+                }
+                let coarser = key.coarsened(set, now);
+                match coarser {
+                    Some(coarser) => *key = coarser,
+                    None => expired += *count,
+                }
+                coarser.is_some()
+            });
+        }
+        self.order();
+        expired
+    }
+
+    /// Takes everything, in order.
+    pub(super) fn take(&mut self) -> Vec<(Key, u64)> {
+        self.order();
+        let next = Vec::with_capacity(self.list.len());
+        self.ordered = 0;
+        std::mem::replace(&mut self.list, next)
+    }
+
+    fn order(&mut self) {
+        if self.ordered == self.list.len() {
+            return;
+        }
+        // The stable sort finds runs and merges them.
+        self.list.sort_by(|(one, _), (other, _)| one.order(other));
+        self.list.dedup_by(|(key, count), (before, sum)| {
+            let is_same = key == before;
+            if is_same {
+                merge(sum, *count);
+            }
+            is_same
+        });
+        self.ordered = self.list.len();
+    }
+}
+
+/// Returns where the place of a cell is kept; others may have the same.
+fn recent(key: &Key) -> usize {
+    let hash = key.number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - RECENT_BITS);
+    usize::try_from(hash).unwrap_or(0)
+}
+
+/// Adds a count, of a file that may say anything.
+const fn merge(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Precision;
+
+    proptest! {
+        /// A table of cells says what must be there, whatever is folded in between.
+        #[test]
+        fn what_is_taken_is_in_order_and_has_each_cell_once(
+            steps in prop::collection::vec((0_u8..12, 0_u32..3, 0_u64..40, 1_u64..5), 0..400),
+        ) {
+            let widths = [2, 6, 18].map(|width| Precision::try_from(width).expect("not 0"));
+            let set = Precisions::new(widths).expect("a set");
+            let (mut cells, mut model, mut second) = (Cells::default(), BTreeMap::new(), 1_000_000);
+            for (step, counter, ago, count) in steps {
+                let at = Timestamp::from_unix(second - ago);
+                match step {
+                    0 => {
+                        second += 13 * ago;
+                        let now = Timestamp::from_unix(second);
+                        let (mut folded, mut unwanted) = (BTreeMap::new(), 0);
+                        for ((counter, start, finest), count) in std::mem::take(&mut model) {
+                            match (Key { counter: (), finest, start }).coarsened(&set, now) {
+                                Some(Key { finest, start, .. }) => {
+                                    *folded.entry((counter, start, finest)).or_insert(0) += count;
+                                }
+                                None => unwanted += count,
+                            }
+                        }
+                        model = folded;
+                        prop_assert_eq!(cells.coarsen(&set, now), unwanted);
+                        prop_assert_eq!(cells.len(), model.len());
+                    }
+                    1 => {
+                        cells.push(Key { counter, finest: 2, start: set.start(2, at) }, count);
+                        *model.entry((counter, set.start(2, at), 2)).or_insert(0) += count;
+                    }
+                    _ => {
+                        cells.add(counter, at, count, &set);
+                        *model.entry((counter, set.start(0, at), 0)).or_insert(0) += count;
+                    }
+                }
+                prop_assert_eq!(cells.counts().sum::<u64>(), model.values().sum::<u64>());
+            }
+            let taken = cells.take().into_iter().map(|(key, count)| ((key.counter, key.start, key.finest), count));
+            prop_assert_eq!(taken.collect::<Vec<_>>(), model.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(cells.len(), 0);
+        }
+    }
+}

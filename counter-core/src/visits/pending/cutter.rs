@@ -1,0 +1,146 @@
+//! All that waits, cut into chunks.
+
+use super::key::Key;
+use super::{BINS, BYTES, sketch_work, visitor_bytes};
+use crate::sketch::Sketch;
+use crate::time::Grid;
+use crate::visits::{Bin, BinCell, Cell, VisitorCell};
+use crate::{CounterName, Precisions, Timestamp};
+
+/// Cells, sketches and bins small enough for one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) sketches: Vec<VisitorCell>,
+    pub(crate) bins: Vec<BinCell>,
+    pub(super) cost: Cost,
+}
+
+/// The cost of a batch: about 3 µs of the store's time for each unit of work, and its bytes on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    pub(super) work: usize,
+    pub(super) bytes: usize,
+}
+
+/// A cutter of all that waits into chunks.
+#[derive(Debug)]
+pub(super) struct Cutter<'a> {
+    grid: &'a Grid,
+    most: Cost,
+    /// The chunks, of which the last one has no cells yet.
+    chunks: Vec<Chunk>,
+    /// The cells of the last chunk by place, ascending: those of the same buckets are put next to each other.
+    cells: Vec<(Place, Vec<Cell>)>,
+    /// Two cells that followed each other, and the samples that the second one changes and the first one does not.
+    last: Option<(Key<()>, Key<()>, usize)>,
+}
+
+/// A start, and the index of the finest precision.
+type Place = (Timestamp, usize);
+
+/// The number of places that are kept from one chunk to the next.
+const PLACES: usize = 16;
+
+impl<'a> Cutter<'a> {
+    /// Creates a cutter whose chunks change this many samples at most.
+    pub(super) fn new(grid: &'a Grid, samples: usize) -> Self {
+        let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
+        Self { grid, most, chunks: Vec::new(), cells: Vec::new(), last: None }
+    }
+
+    /// Adds the cells of a counter, in the order of time. They are put in one chunk where they fit.
+    pub(super) fn counts(&mut self, counter: &CounterName, cells: impl Iterator<Item = (Key<()>, u64)>) {
+        let bytes = counter.len() + 96;
+        let mut before = None;
+        for (key, count) in cells {
+            let all = key.precisions(&self.grid.counts);
+            let more = before.map_or(all, |before| self.new_samples(before, key));
+            before = Some(key);
+            self.room(Cost { work: more, bytes }, Cost { work: all, bytes });
+            let finest = self.grid.counts.precision(key.finest);
+            let cell = Cell { counter: counter.clone(), start: key.start, finest, count };
+            let at = (key.start, key.finest);
+            match self.cells.binary_search_by_key(&at, |(place, _)| *place) {
+                Ok(place) => self.cells[place].1.push(cell),
+                Err(place) => self.cells.insert(place, (at, vec![cell])),
+            }
+        }
+    }
+
+    /// Adds the visitors of a counter.
+    pub(super) fn visitors(&mut self, counter: &CounterName, key: Key<()>, raised: Sketch) {
+        let set = &self.grid.visitors;
+        let cell = VisitorCell {
+            counter: counter.clone(),
+            start: key.start,
+            finest: set.precision(key.finest),
+            raised,
+        };
+        let work = sketch_work(&cell.raised) * key.precisions(set);
+        let cost = Cost { work, bytes: visitor_bytes(&cell) };
+        self.room(cost, cost).sketches.push(cell);
+    }
+
+    /// Adds the bins of a counter.
+    pub(super) fn bins(
+        &mut self,
+        counter: &CounterName,
+        key: Key<()>,
+        bins: &[(Bin, u64)],
+        set: &Precisions,
+    ) {
+        for bins in bins.chunks(BINS) {
+            let (finest, bins) = (set.precision(key.finest), bins.to_vec());
+            let bytes = counter.len() + 96 + 16 * bins.len();
+            let cost = Cost { work: bins.len() * key.precisions(set), bytes };
+            let cell = BinCell { counter: counter.clone(), start: key.start, finest, bins };
+            self.room(cost, cost).bins.push(cell);
+        }
+    }
+
+    /// Returns the chunks.
+    pub(super) fn finish(mut self) -> Vec<Chunk> {
+        self.close();
+        self.chunks
+    }
+
+    /// Returns the samples that a cell changes and the one before it, of the same counter, does not.
+    fn new_samples(&mut self, before: Key<()>, key: Key<()>) -> usize {
+        match self.last {
+            // Most counters have cells in the same seconds.
+            Some((last_before, last, samples)) if (last_before, last) == (before, key) => samples,
+            _ => {
+                let samples = key.new_samples(&before, &self.grid.counts);
+                self.last = Some((before, key, samples));
+                samples
+            }
+        }
+    }
+
+    /// Returns the last chunk if it has room for `more`, or a new one, where it costs `all`.
+    fn room(&mut self, more: Cost, all: Cost) -> &mut Chunk {
+        let most = self.most;
+        let fits = |has: Cost| has.work + more.work <= most.work && has.bytes + more.bytes <= most.bytes;
+        let is_new = !self.chunks.last().is_some_and(|chunk| fits(chunk.cost));
+        if is_new {
+            self.close();
+            self.chunks.push(Chunk::default());
+        }
+        let cost = if is_new { all } else { more };
+        let chunk = self.chunks.last_mut().expect("one was pushed where there was none");
+        chunk.cost = Cost { work: chunk.cost.work + cost.work, bytes: chunk.cost.bytes + cost.bytes };
+        chunk
+    }
+
+    /// Gives the last chunk its cells.
+    fn close(&mut self) {
+        let Some(chunk) = self.chunks.last_mut() else { return };
+        chunk.cells.reserve_exact(self.cells.iter().map(|(_, cells)| cells.len()).sum());
+        // Lists that are empty keep their room, for the next chunk has nearly always the same places.
+        self.cells.iter_mut().for_each(|(_, cells)| chunk.cells.append(cells));
+        if self.cells.len() > PLACES {
+            self.cells.clear();
+        }
+    }
+}
