@@ -16,7 +16,7 @@ use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::{AccessCounterLayer, Identity, Label, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Facet, Identity, Label, Rule, Rules};
 use http::{Extensions, Request, Response};
 use tower::{Layer, Service, ServiceExt};
 
@@ -37,13 +37,14 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 8] = [
+pub static WORK: [Work; 9] = [
     Work { name: "record", prepare: record, without: None },
     Work { name: "bare", prepare: bare, without: None },
     Work { name: "visitors", prepare: visitors, without: Some("bare") },
     Work { name: "nobody", prepare: nobody, without: Some("bare") },
     Work { name: "rules", prepare: rules, without: Some("bare") },
     Work { name: "unmatched", prepare: unmatched, without: Some("bare") },
+    Work { name: "facets", prepare: facets, without: Some("bare") },
     Work { name: "measured", prepare: measured, without: Some("bare") },
     Work { name: "labelled", prepare: labelled, without: Some("bare") },
 ];
@@ -102,6 +103,12 @@ fn rules() -> Run {
 fn unmatched() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     answer(|service| layer.layer(service), Extensions::new())
+}
+
+/// The layer as it is by default, with all facets.
+fn facets() -> Run {
+    let layer = AccessCounterLayer::new(recorder()).facets([Facet::Status, Facet::Method, Facet::Agent]);
+    answer(|service| layer.layer(service), matched())
 }
 
 /// The layer as it is by default, with distributions of times and statuses.
