@@ -79,10 +79,9 @@ impl Client {
         converted(self.evaluate(script, call).await)
     }
 
-    fn evaluate<'a>(&'a self, script: &'a Script, mut call: Call) -> Answer<'a, Value> {
+    fn evaluate<'a>(&'a self, script: &'a Script, call: Call) -> Answer<'a, Value> {
         Box::pin(async move {
-            let first = std::mem::take(&mut call.first);
-            let mut args = call.args(script);
+            let (first, mut args) = call.args(script);
             match self.ask("EVALSHA", &first, &args).await {
                 Err(error) if has_code(&error, "NOSCRIPT") => {
                     args[0] = script.source();

@@ -60,8 +60,8 @@ const MOST_LABELS: usize = 200_000;
 impl Pending {
     /// Returns the work that it adds to a batch, or more.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
-        let new = self.cells.add(counter, start, count, &grid.counts);
-        new.map_or(0, |key| key.precisions(&grid.counts))
+        let is_new = self.cells.add(counter, start, count, &grid.counts);
+        if is_new { grid.counts.iter().len() } else { 0 }
     }
 
     /// Adds to a value of a label; returns the work that it adds to a batch.
@@ -168,7 +168,7 @@ impl Pending {
 
     /// Returns the sum of the cells.
     pub(crate) fn hits(&self) -> u64 {
-        self.cells.counts().chain(self.labels.values()).sum()
+        self.labels.values().fold(self.cells.sum(), |sum, count| sum.saturating_add(*count))
     }
 
     /// Folds what fine precisions no longer keep into coarser ones; returns the hits that none keeps.

@@ -69,7 +69,7 @@ struct Backlog {
     open: OpenBuckets,
     /// The bucket of visitors in which the last ones were taken from a stripe.
     current: Timestamp,
-    /// Whether the store was sent visitors of a counter, by number.
+    /// Marks of the counters whose visitors the store was sent, by number.
     visited: Vec<bool>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,

@@ -1,4 +1,4 @@
-//! All that waits, cut into chunks.
+//! A cutter of all that waits into chunks.
 
 use super::key::Key;
 use super::{BINS, BYTES, sketch_work, visitor_bytes};
