@@ -3,9 +3,9 @@
 //! A count whose fine bucket has left its retention is kept by the coarser precisions only, so after an
 //! outage of any length a counter has at most about two starts for each sample and precision.
 
+mod key;
 mod cells;
 mod cutter;
-mod key;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
