@@ -8,7 +8,8 @@ use crate::visits::Hint;
 pub struct Health {
     /// Hits that the store has not acknowledged.
     pub pending: u64,
-    /// Counts and sketches in memory that the store has not acknowledged.
+    /// Counts and sketches in memory that the store has not acknowledged. What threads have counted in the same bucket may be
+    /// among them several times until it is merged.
     pub pending_cells: usize,
     /// Memory taken by batches that were acknowledged a short while ago and are kept in case they have to be
     /// sent again: approximate, in bytes, 16 MiB for each shard at most.
