@@ -66,15 +66,9 @@ impl Call {
         self.end();
     }
 
-    /// Adds something in its text form, such as a number.
+    /// Adds a whole number in decimal digits.
     pub(crate) fn number(&mut self, number: impl Display) {
         write!(self.arguments, "{number}").expect("memory takes everything");
-        self.end();
-    }
-
-    /// Adds a number, without the formatter of the standard library, which takes five times the instructions.
-    pub(crate) fn digits(&mut self, number: u64) {
-        self.digits_part(number);
         self.end();
     }
 
@@ -84,7 +78,8 @@ impl Call {
         self.arguments.bytes.extend_from_slice(part.as_ref());
     }
 
-    /// Adds a number as a part of an argument.
+    /// Adds a number as a part of an argument, without the formatter of the standard library, which takes five times the
+    /// instructions.
     pub(crate) fn digits_part(&mut self, number: u64) {
         self.part(itoa::Buffer::new().format(number));
     }

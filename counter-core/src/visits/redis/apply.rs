@@ -36,13 +36,13 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         &keys.sources,
         &keys.sources_due,
     ]);
-    call.digits(batch.fence.sequence);
-    call.digits(batch.fence.after);
+    call.number(batch.fence.sequence);
+    call.number(batch.fence.after);
     call.number(batch.fence.writer);
     match batch.fence.kind {
         FenceKind::Process => call.push("process"),
         FenceKind::Source { life: None } => call.push("ever"),
-        FenceKind::Source { life: Some(life) } => call.digits(life.as_secs()),
+        FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
     }
     call.push(match batch.adds {
         Adds::Hits => "hits",
@@ -55,10 +55,10 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     precisions(&mut call, &batch.grid.visitors);
     // Nearly all cells of a batch are of the same second.
     let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
-    call.digits(groups().count() as u64);
+    call.number(groups().count());
     for cells in groups() {
-        call.digits(cells[0].start.as_unix());
-        call.digits(place(&batch.grid.counts, cells[0].finest));
+        call.number(cells[0].start);
+        call.number(place(&batch.grid.counts, cells[0].finest));
         for cell in cells {
             call.line(&cell.counter);
             call.digits_line(cell.count);
