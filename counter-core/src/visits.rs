@@ -5,6 +5,8 @@ mod hint;
 mod health;
 mod metrics;
 mod distribution;
+mod witness;
+mod fence;
 mod batch;
 mod registry;
 mod label;
@@ -19,7 +21,6 @@ mod registers;
 mod stripe;
 mod stripes;
 mod pending;
-mod witness;
 #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "nothing but a spool reads it"))]
 mod journal;
 mod delivery;
@@ -53,10 +54,11 @@ pub(crate) mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql;
 
-pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
+pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use distribution::{Bin, Distribution, Measure};
+pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use flush::Flusher;
 pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;

@@ -6,6 +6,7 @@ mod unreadable;
 mod fences;
 mod clocks;
 mod histories;
+mod servers;
 mod logs;
 mod producers;
 mod chaos;

@@ -12,7 +12,7 @@ use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::Namespace;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -67,10 +67,23 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
     for shard in store.shards().iter() {
         let of_shard = counters.iter().filter(|counter| store.shards().of(counter) == shard);
         let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
-        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
+        let fence = Fence {
+            writer: WriterId::random(),
+            kind: FenceKind::Process { incarnation: Incarnation::default() },
+            sequence: 1,
+            after: 0,
+        };
         let (cells, grid) = (of_shard.map(cell).collect(), Arc::clone(&grid));
-        let batch =
-            Batch { shard, fence, cells, sketches: Vec::new(), bins: Vec::new(), grid, adds: Adds::Hits };
+        let batch = Batch {
+            shard,
+            fence,
+            cells,
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid,
+            adds: Adds::Hits,
+            witness: None,
+        };
         store.apply(&batch).await.expect("the store is there");
     }
 }

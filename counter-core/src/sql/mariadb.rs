@@ -28,11 +28,12 @@ pub(super) const SETTINGS: &str = "SET SESSION tx_isolation = 'READ-COMMITTED', 
     in_predicate_conversion_threshold = 0";
 
 /// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 4] = [
+pub(super) const STEPS: [&str; 5] = [
     include_str!("mariadb/1.sql"),
     include_str!("mariadb/2.sql"),
     include_str!("mariadb/3.sql"),
     include_str!("mariadb/4.sql"),
+    include_str!("mariadb/5.sql"),
 ];
 
 /// Keeps other processes from changing the schema at the same time, and lets them go on.

@@ -25,11 +25,12 @@ pub(super) const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '10
     SET lock_timeout = '4s'; SET statement_timeout = '10s'";
 
 /// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 4] = [
+pub(super) const STEPS: [&str; 5] = [
     include_str!("postgres/1.sql"),
     include_str!("postgres/2.sql"),
     include_str!("postgres/3.sql"),
     include_str!("postgres/4.sql"),
+    include_str!("postgres/5.sql"),
 ];
 
 /// Keeps other processes from changing the schema until the transaction ends; the number names the lock.

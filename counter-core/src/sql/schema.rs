@@ -4,7 +4,7 @@ use super::{Class, Database, Failure, Session};
 use crate::Error;
 
 /// The version of the schema that this version of the crate works with.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// An error of a database whose tables are not those that are needed.
 #[derive(Debug)]

@@ -37,11 +37,12 @@ pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
 }
 
 /// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 4] = [
+pub(super) const STEPS: [&str; 5] = [
     include_str!("sqlite/1.sql"),
     include_str!("sqlite/2.sql"),
     include_str!("sqlite/3.sql"),
     include_str!("sqlite/4.sql"),
+    include_str!("sqlite/5.sql"),
 ];
 
 /// A transaction that writes keeps out every other.

@@ -1,11 +1,9 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
-use crate::visits::{Bin, DropReason};
-use crate::writer::WriterId;
+use crate::visits::{Bin, DropReason, Fence, StoredFence, Witness};
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// A batch of counts and visitors for one shard, which the store applies once, however often it is sent.
@@ -28,6 +26,10 @@ pub struct Batch {
     pub grid: Arc<Grid>,
     /// The parts of the store that the counts are added to.
     pub adds: Adds,
+    /// What the store showed when the writer found its fence missing. A batch that creates a fence with a later sequence
+    /// than the first is applied only where the store [shows](Witness::shows_same) the same: the writer decided by the
+    /// witness of one server, and a name that moves may bring the batch to another one.
+    pub witness: Option<Witness>,
 }
 
 /// The parts of a store that the counts of a batch are added to. Visitors and bins are added to their buckets in any
@@ -43,41 +45,6 @@ pub enum Adds {
     Samples,
     /// Lifetimes: to no bucket. The starts of the cells have no meaning, but for a clock that is ahead.
     Lifetimes,
-}
-
-/// The place of a batch in the sequence of its writer and shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// The writer that sends the batch.
-    pub writer: WriterId,
-    /// The meaning of the numbers that follow.
-    pub kind: FenceKind,
-    /// The number that the store keeps once the batch is applied.
-    pub sequence: u64,
-    /// The number that the store must have kept before this batch.
-    pub after: u64,
-}
-
-/// The two kinds of writers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FenceKind {
-    /// A process, which numbers its batches: 1 for the first to a shard, and one more for each that follows.
-    ///
-    /// `after` is the least number that the store must have: where it has less, it lost batches that it had
-    /// acknowledged. It is 0 for the batch that creates the fence. That batch is empty, so a batch with counts
-    /// is never applied where its fence is missing. A batch whose number the store has passed was applied
-    /// before.
-    Process,
-    /// A [source](crate::source), whose numbers are positions, at most 2^53.
-    ///
-    /// The batch holds what lies between `after` and `sequence`, and the store must be at `after` exactly:
-    /// several readers may cut the same records at different positions. A source that is forgotten goes back to 0.
-    Source {
-        /// The time for which the store keeps the position after this batch, by its own clock, in whole seconds;
-        /// `None` is for ever. The cleaner removes it then, and the store is at 0 again.
-        life: Option<Duration>,
-    },
 }
 
 /// The count of one counter, from which each precision finds its bucket: the unit of folding.
@@ -125,12 +92,17 @@ pub struct BinCell {
 pub enum ApplyOutcome {
     /// The batch is applied, by this attempt or an earlier one, with the store's remarks on it.
     Applied(Vec<Remark>),
-    /// Nothing was applied: `last` is the last batch of this writer that the store still has, or the position
-    /// that it is at.
+    /// Nothing was applied: the store keeps another fence of this writer, or none.
     SequenceGap {
-        /// A number smaller than `after`, or of a source any other than `after`; 0 when the store has no fence
-        /// of this writer.
-        last: u64,
+        /// The fence: its sequence is smaller than `after`, or for a source any other than `after`; the default when the
+        /// store has no fence of this writer.
+        found: StoredFence,
+    },
+    /// Nothing was applied, and never will be: another [incarnation](crate::visits::Incarnation) of the writer has sent
+    /// a batch under this sequence, with other contents.
+    Conflict {
+        /// The fence of that incarnation.
+        found: StoredFence,
     },
 }
 
@@ -172,30 +144,22 @@ pub enum Part {
 /// buckets still to come.
 pub(crate) const AHEAD: u64 = 90_000;
 
-impl Fence {
-    /// Returns whether the writer is a source.
+impl Batch {
+    /// Creates a batch without counts, visitors and bins.
     #[must_use]
-    pub const fn is_source(&self) -> bool {
-        matches!(self.kind, FenceKind::Source { .. })
-    }
-
-    /// Returns the answer to a batch that is not to be applied, of a store that keeps this number; `remarks`
-    /// are those on the last batch that it applied.
-    pub(crate) fn outcome(&self, last: u64, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
-        let is_source = self.is_source();
-        if last == self.sequence {
-            Some(ApplyOutcome::Applied(remarks()))
-        } else if last > self.sequence && !is_source {
-            Some(ApplyOutcome::Applied(Vec::new()))
-        } else if last < self.after || last != self.after && is_source {
-            Some(ApplyOutcome::SequenceGap { last })
-        } else {
-            None
+    pub fn empty(shard: Shard, fence: Fence, grid: &Arc<Grid>) -> Self {
+        Self {
+            shard,
+            fence,
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid: Arc::clone(grid),
+            adds: Adds::Hits,
+            witness: None,
         }
     }
-}
 
-impl Batch {
     /// Returns the sum of the cells.
     #[must_use]
     pub fn hits(&self) -> u64 {

@@ -87,6 +87,14 @@ impl Delivery {
         account.sent_cells += batch.len();
     }
 
+    /// Notes hits of an ended process that another one may have sent.
+    #[cfg(feature = "spool")]
+    pub(crate) fn recover_in_doubt(&mut self, hits: u64) {
+        self.settled.recorded += hits;
+        self.settled.recovered += hits;
+        self.settled.dropped.in_doubt += hits;
+    }
+
     /// Notes hits of an ended process that no precision keeps any more.
     #[cfg(feature = "spool")]
     pub(crate) fn recover_expired(&mut self, hits: u64) {

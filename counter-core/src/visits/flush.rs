@@ -6,6 +6,7 @@ mod leftover;
 mod recovery;
 mod durability;
 mod replay_buffer;
+mod writer;
 mod shard_flusher;
 mod sharing;
 mod skew_watch;
@@ -139,7 +140,7 @@ impl Flusher {
                 let hits = self.tally.ledger().hits.pending + replaying - self.durability.recovering();
                 let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
                 if done && !std::mem::replace(&mut asked, true) {
-                    self.shards.iter_mut().for_each(ShardFlusher::ask);
+                    self.shards.iter_mut().for_each(ShardFlusher::check);
                 }
                 if done && self.shards.iter().all(ShardFlusher::is_empty) {
                     self.durability.finish(deadline).await;

@@ -72,6 +72,20 @@ impl Hint {
         "See what it lost, and repair it from the archive.",
     );
 
+    /// The hint that the store lost batches that it had acknowledged, in the last hour.
+    pub const STORE_WENT_BACK: Self = Self::new(
+        "store_went_back",
+        "The store lost batches that it had acknowledged, by a failover, a restart without its data, or a restored backup. \
+         Those of the last minute were sent again.",
+        "Find out what happened to the store: what it lost from before that minute is missing (lost_by_server).",
+    );
+    /// The hint that another process sent a copy of the spool of this one.
+    pub const SPOOL_COPIED: Self = Self::new(
+        "spool_copied",
+        "Another process sent a copy of the spool of this one, so hits that waited are left out here (in_doubt).",
+        "Do not start a service on a copy of a spool directory while the process that writes it may be alive.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {

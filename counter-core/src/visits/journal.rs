@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::shard::Shard;
 use crate::visits::pending::Pending;
-use crate::visits::{Batch, Witness};
+use crate::visits::{Batch, Incarnation, Witness};
 use crate::writer::WriterId;
 
 /// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
@@ -17,6 +17,7 @@ use crate::writer::WriterId;
 #[derive(Debug)]
 pub(crate) struct Journal {
     writer: WriterId,
+    incarnation: Incarnation,
     witness: Option<Witness>,
     /// The sequence of the batch that will carry what waits; `None` while that is being cut into batches.
     next: Option<u64>,
@@ -55,6 +56,8 @@ enum File {
 pub(crate) struct Entry {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
+    /// The process that wrote what waits.
+    pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
     /// Set where these rows replace all others of the shard.
     pub(crate) is_whole: bool,
@@ -70,6 +73,7 @@ impl Journal {
     pub(crate) fn new() -> Self {
         Self {
             writer: WriterId::random(),
+            incarnation: Incarnation::default(),
             witness: None,
             next: None,
             batches: VecDeque::new(),
@@ -129,18 +133,13 @@ impl Journal {
         self.waited = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
     }
 
-    /// Notes that a writer takes over, with these batches.
-    pub(crate) fn begin(
-        &mut self,
-        writer: WriterId,
-        batches: impl IntoIterator<Item = Arc<Batch>>,
-        next: u64,
-    ) {
-        (self.writer, self.witness) = (writer, None);
+    /// Notes that a writer takes over, whose next batch has this sequence.
+    pub(crate) fn begin(&mut self, writer: WriterId, incarnation: Incarnation, next: u64) {
+        (self.writer, self.incarnation, self.witness) = (writer, incarnation, None);
         self.batches.clear();
         (self.oldest, self.written) = (0, 0);
         self.spoil();
-        self.cut(batches, next);
+        self.cut([], next);
     }
 
     pub(crate) fn witness(&mut self, witness: Option<Witness>) {
@@ -183,8 +182,9 @@ impl Journal {
         let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
         let batches = self.batches.iter().filter(is_new).cloned().collect();
         (self.file, self.is_changed) = (File::UnderWay, false);
-        let (writer, witness, oldest) = (self.writer, self.witness.clone(), self.oldest);
-        Some(Entry { shard, writer, witness, is_whole, oldest, batches, next, waiting })
+        let (writer, incarnation) = (self.writer, self.incarnation);
+        let (witness, oldest) = (self.witness.clone(), self.oldest);
+        Some(Entry { shard, writer, incarnation, witness, is_whole, oldest, batches, next, waiting })
     }
 
     /// Notes that an entry is in the file.
@@ -202,11 +202,12 @@ mod tests {
     use super::*;
     use crate::shard::Shards;
     use crate::time::Grid;
-    use crate::visits::{Adds, Cell, Fence, FenceKind};
+    use crate::visits::{Cell, Fence, FenceKind};
     use crate::{CounterName, Precision, Timestamp};
 
     fn batch(shard: Shard, sequence: u64, name: &str) -> Arc<Batch> {
-        let (writer, kind) = (WriterId::of([7; 16]), FenceKind::Process);
+        let kind = FenceKind::Process { incarnation: Incarnation::default() };
+        let writer = WriterId::of([7; 16]);
         let cell = Cell {
             counter: CounterName::new(name).expect("a name"),
             start: Timestamp::MIN,
@@ -214,23 +215,14 @@ mod tests {
             count: 1,
         };
         let fence = Fence { writer, kind, sequence, after: sequence - 1 };
-        let grid = Arc::new(Grid::default());
-        Arc::new(Batch {
-            shard,
-            fence,
-            cells: vec![cell],
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid,
-            adds: Adds::Hits,
-        })
+        Arc::new(Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) })
     }
 
     #[test]
     fn what_was_cut_into_several_batches_while_it_was_written_as_waiting_is_not_told_as_written() {
         let shard = Shards::ONE.iter().next().expect("one");
         let (mut journal, mut pending, grid) = (Journal::new(), Pending::default(), Grid::default());
-        journal.begin(WriterId::of([7; 16]), [], 2);
+        journal.begin(WriterId::of([7; 16]), Incarnation::default(), 2);
         for counter in 0..2 {
             pending.add(counter, Timestamp::MIN, 1, &grid);
             journal.added().add(counter, Timestamp::MIN, 1, &grid);

@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::store::SKETCHES;
-use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark, StoredFence};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
@@ -34,7 +34,7 @@ struct Kept {
 
 #[derive(Debug, Default)]
 struct Applied {
-    sequence: u64,
+    fence: StoredFence,
     remarks: Vec<Remark>,
     /// The end of a source that is not kept for ever.
     expiry: Option<Timestamp>,
@@ -215,10 +215,10 @@ impl Kept {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         let applied = self.fences.entry(fence.writer).or_default();
-        if let Some(outcome) = fence.outcome(applied.sequence, || applied.remarks.clone()) {
+        if let Some(outcome) = fence.outcome(applied.fence, || applied.remarks.clone()) {
             return outcome;
         }
-        applied.sequence = fence.sequence;
+        applied.fence = fence.applied_to(applied.fence);
         applied.expiry = match fence.kind {
             FenceKind::Source { life: Some(life) } => Some(Timestamp::now().plus(life.as_secs())),
             _ => None,

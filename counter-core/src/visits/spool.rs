@@ -3,6 +3,7 @@
 pub(crate) mod step;
 pub(crate) mod content;
 pub(crate) mod waiting;
+mod file_id;
 pub(crate) mod file;
 pub(crate) mod folder;
 
@@ -122,23 +123,6 @@ impl Spool {
     pub(crate) async fn save(&self, shard: Shard) {
         if !self.file.tally.spool(|spool| spool.failing.is_some()) {
             drop(self.write(Some(shard)).await);
-        }
-    }
-
-    /// Writes what a new writer of a shard is about to send. What the file has of the earlier writer must not
-    /// stay: no fence would tell that it is outdated.
-    pub(crate) async fn replace(&self, shard: Shard) -> Result<(), Error> {
-        match self.write(Some(shard)).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let removed = timeout(PATIENCE, self.remove()).await;
-                removed.unwrap_or_else(|_| Err(unanswered())).map_err(|error| {
-                    Error::new(ErrorKind::Unavailable).caused_by(format!(
-                        "the store lost a fence, and hits wait until the file of the spool, which has them under the earlier \
-                         one, is written or removed: {error}"
-                    ))
-                })
-            }
         }
     }
 

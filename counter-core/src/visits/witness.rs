@@ -15,6 +15,12 @@ pub struct Witness {
 }
 
 impl Witness {
+    /// Returns whether two witnesses are of the same data and know the same about the writer.
+    #[must_use]
+    pub fn shows_same(&self, other: &Self) -> bool {
+        (&self.data, &self.writers, self.listed) == (&other.data, &other.writers, other.listed)
+    }
+
     /// Returns whether the data of the writer's batches are gone too, given the state that was shown when its
     /// fence was made. Where that is not certain, the data are taken to be there.
     pub(crate) fn shows_loss_since(&self, before: &Self) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use counter_core::stores::Answer;
 use counter_core::stores::WriterId;
-use counter_core::visits::{ApplyOutcome, Batch, Hits, Witness};
+use counter_core::visits::{ApplyOutcome, Batch, Fence, Hits, StoredFence, Witness};
 use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
@@ -25,8 +25,8 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 pub(super) struct Data {
     pub(super) hits: u64,
     pub(super) by_counter: BTreeMap<CounterName, u64>,
-    /// By writer: the last sequence, and when it was set.
-    pub(super) fences: HashMap<WriterId, (u64, Instant)>,
+    /// By writer: the fence, and when it was set.
+    pub(super) fences: HashMap<WriterId, (StoredFence, Instant)>,
     listed: Vec<WriterId>,
     mark: Option<String>,
 }
@@ -35,6 +35,8 @@ pub(super) struct Data {
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     data: Arc<Mutex<Data>>,
+    /// What other servers have, to which the address may lead.
+    others: Arc<Mutex<Vec<Data>>>,
     random: Arc<Mutex<Random>>,
     /// Whether calls may fail, and whether all do.
     failing: Arc<Mutex<bool>>,
@@ -53,6 +55,7 @@ impl Model {
         let random = Arc::new(Mutex::new(Random::new(seed)));
         Self {
             data: Arc::default(),
+            others: Arc::default(),
             random,
             failing: Arc::default(),
             left: Arc::new(Mutex::new(u64::MAX)),
@@ -80,7 +83,7 @@ impl Model {
     fn is_late(&self, batch: &Batch) -> bool {
         let Some(late) = &self.late else { return false };
         // A fence is never made late: that it is missing would tell nothing.
-        let is_late = batch.fence.after > 0 && self.among(0..5) == 0;
+        let is_late = !batch.fence.is_opening() && self.among(0..5) == 0;
         if is_late {
             late.lock().expect("no panic").push(batch.clone());
         }
@@ -101,25 +104,45 @@ impl Model {
         self.data(|data| {
             let forgotten = |at: &Instant| !self.shows && at.elapsed() >= WEEK;
             data.fences.retain(|_, (_, at)| !forgotten(at));
-            let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
-            if last >= batch.fence.sequence {
-                return ApplyOutcome::Applied(Vec::new());
+            let Fence { writer, .. } = batch.fence;
+            let found = data.fences.get(&writer).map_or_else(StoredFence::default, |(found, _)| *found);
+            if let Some(outcome) = batch.fence.outcome(found, Vec::new) {
+                return outcome;
             }
-            if last < batch.fence.after {
-                return ApplyOutcome::SequenceGap { last };
-            }
-            if batch.fence.after == 0 {
-                assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
-                data.mark.get_or_insert_with(|| batch.fence.writer.to_string());
-                data.listed.push(batch.fence.writer);
+            if batch.fence.is_opening() {
+                assert_eq!(batch.hits(), 0, "no batch with counts creates a fence");
+                let now = data.witness(writer);
+                if self.shows && batch.witness.as_ref().is_some_and(|witness| !witness.shows_same(&now)) {
+                    return ApplyOutcome::SequenceGap { found: StoredFence::default() };
+                }
+                data.mark.get_or_insert_with(|| WriterId::random().to_string());
+                data.listed.push(writer);
             }
             data.hits += batch.hits();
             for cell in &batch.cells {
                 *data.by_counter.entry(cell.counter.clone()).or_default() += cell.count;
             }
-            data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
+            data.fences.insert(writer, (batch.fence.applied_to(found), Instant::now()));
             ApplyOutcome::Applied(Vec::new())
         })
+    }
+
+    /// Leads the address to a server that is new, or that was there before, with what it has.
+    pub(super) fn switch(&self) {
+        let others = &mut *self.others.lock().expect("no panic");
+        let which = usize::try_from(self.among(0..3)).expect("3");
+        if which == others.len() {
+            others.push(Data::default());
+        }
+        if let Some(other) = others.get_mut(which) {
+            self.data(|data| std::mem::swap(data, other));
+        }
+    }
+
+    /// Returns what all servers have, beginning with the one that the address leads to.
+    pub(super) fn servers(&self) -> Vec<Data> {
+        let others = self.others.lock().expect("no panic").clone();
+        std::iter::once(self.data(|data| data.clone())).chain(others).collect()
     }
 
     pub(super) fn data<T>(&self, with: impl FnOnce(&mut Data) -> T) -> T {
@@ -170,14 +193,14 @@ impl Hand for Model {
     }
 
     fn witness(&self, writer: WriterId) -> Option<Witness> {
-        self.shows.then(|| {
-            self.data(|data| Witness {
-                data: data.mark.clone(),
-                writers: data.mark.clone(),
-                listed: data.listed.contains(&writer),
-                ..Witness::default()
-            })
-        })
+        self.shows.then(|| self.data(|data| data.witness(writer)))
+    }
+}
+
+impl Data {
+    fn witness(&self, writer: WriterId) -> Witness {
+        let (data, writers) = (self.mark.clone(), self.mark.clone());
+        Witness { data, writers, listed: self.listed.contains(&writer), evicts: false }
     }
 }
 
@@ -237,6 +260,9 @@ impl History {
                     self.notice().await;
                 }
                 advance(WEEK + Duration::from_secs(5)).await;
+                if !self.model.shows {
+                    self.model.data(|data| data.fences.clear());
+                }
                 // Nothing that is older is gone back to, nor is it here.
                 self.snapshots.clear();
                 "a week".to_owned()

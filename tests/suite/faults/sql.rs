@@ -12,7 +12,9 @@ use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark};
+use counter_core::visits::{
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Remark,
+};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Store, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -444,7 +446,12 @@ async fn redis_counts_the_visitors_of_an_export() {
 }
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
+    let fence = Fence {
+        writer,
+        kind: FenceKind::Process { incarnation: Incarnation::default() },
+        sequence,
+        after: sequence - 1,
+    };
     Batch {
         shard: Shard::default(),
         fence,
@@ -453,6 +460,7 @@ fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
         bins: Vec::new(),
         grid: Arc::new(Grid::default()),
         adds: Adds::Hits,
+        witness: None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::{Bucket, Grid, Retention};
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, VisitorCell};
 use counter_core::{Precisions, Sample, Store, Timestamp};
 
 use crate::support::{always, name, precision, unix};
@@ -31,12 +31,18 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
         let of = |counter: &str| store.shards().of(counter) == shard;
         let batch = Batch {
             shard,
-            fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
+            fence: Fence {
+                writer: WriterId::random(),
+                kind: FenceKind::Process { incarnation: Incarnation::default() },
+                sequence: 1,
+                after: 0,
+            },
             cells: cells.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
             sketches: sketches.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
             bins: Vec::new(),
             grid: Arc::clone(grid),
             adds: Adds::Hits,
+            witness: None,
         };
         let outcome = store.apply(&batch).await.expect("the store is there");
         assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");

@@ -9,7 +9,8 @@ use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, Unreadable, VisitorCell,
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Remark, StoredFence,
+    Unreadable, VisitorCell, Witness,
 };
 use counter_core::{CounterName, Precisions, Sample, Store, Timestamp};
 use tests::until;
@@ -24,6 +25,9 @@ stores::on! {
         a_batch_sent_again_counts_once
         a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
         a_gap_that_is_accepted_closes
+        a_sequence_that_another_incarnation_took_is_a_conflict
+        a_fence_is_not_created_over_another
+        a_fence_is_created_only_where_the_store_shows_the_expected_witness
         writers_do_not_fence_each_other
         a_counter_that_begins_is_told_whenever_nothing_of_it_was_there
         visitors_are_a_union_over_counters_and_buckets
@@ -58,7 +62,12 @@ stores::on! {
 const T: u64 = 1_585_908_965;
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
+    let fence = Fence {
+        writer,
+        kind: FenceKind::Process { incarnation: Incarnation::default() },
+        sequence,
+        after: sequence - 1,
+    };
     Batch {
         shard: Shard::default(),
         fence,
@@ -67,6 +76,7 @@ fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
         bins: Vec::new(),
         grid: Arc::new(Grid::default()),
         adds: Adds::Hits,
+        witness: None,
     }
 }
 
@@ -155,7 +165,8 @@ async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: i
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
-    assert_eq!(store.apply(&third).await.expect("the store is there"), ApplyOutcome::SequenceGap { last: 1 });
+    let found = StoredFence { sequence: 1, ..StoredFence::default() };
+    assert_eq!(store.apply(&third).await.expect("the store is there"), ApplyOutcome::SequenceGap { found });
     assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
     send(&store, &batch(writer, 2, vec![cell("a", T, 1, 10)])).await;
     send(&store, &third).await;
@@ -170,6 +181,69 @@ async fn a_gap_that_is_accepted_closes(store: impl Store + Clone) {
     send(&store, &fifth).await;
     send(&store, &fifth).await;
     assert_eq!(samples(&store, "a", 1).await, [(T, 101)]);
+}
+
+fn cut_by(incarnation: u64, batch: Batch) -> Batch {
+    let kind = FenceKind::Process { incarnation: Incarnation::from_bits(incarnation) };
+    Batch { fence: Fence { kind, ..batch.fence }, ..batch }
+}
+
+async fn a_sequence_that_another_incarnation_took_is_a_conflict(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    let one = |sequence, count| cut_by(1, batch(writer, sequence, vec![cell("a", T, 1, count)]));
+    let other = |sequence, count| cut_by(2, batch(writer, sequence, vec![cell("a", T, 1, count)]));
+    let apply = async |batch: Batch| store.apply(&batch).await.expect("the store is there");
+    send(&store, &one(1, 1)).await;
+    send(&store, &other(2, 10)).await;
+    let incarnation = Incarnation::from_bits(2);
+    let found = StoredFence { sequence: 2, incarnation, since: 1 };
+    assert_eq!(apply(one(2, 100)).await, ApplyOutcome::Conflict { found });
+    send(&store, &other(3, 1000)).await;
+    let found = StoredFence { sequence: 3, ..found };
+    assert_eq!(apply(one(3, 10_000)).await, ApplyOutcome::Conflict { found });
+    assert_eq!(apply(other(5, 1)).await, ApplyOutcome::SequenceGap { found });
+    // What both have is applied.
+    assert_eq!(apply(one(1, 1)).await, ApplyOutcome::Applied(Vec::new()));
+    assert_eq!(samples(&store, "a", 1).await, [(T, 1011)]);
+}
+
+async fn a_fence_is_not_created_over_another(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![])).await;
+    send(&store, &batch(writer, 2, vec![cell("a", T, 1, 1)])).await;
+    let opening = |sequence| {
+        let empty = batch(writer, sequence, Vec::new());
+        Batch { fence: Fence { after: 0, ..empty.fence }, ..empty }
+    };
+    send(&store, &opening(1)).await;
+    let found = StoredFence { sequence: 2, ..StoredFence::default() };
+    let answer = store.apply(&opening(5)).await.expect("the store is there");
+    assert_eq!(answer, ApplyOutcome::SequenceGap { found });
+    send(&store, &batch(writer, 3, vec![cell("a", T, 1, 10)])).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
+}
+
+async fn a_fence_is_created_only_where_the_store_shows_the_expected_witness(store: impl Store + Clone) {
+    send(&store, &batch(WriterId::random(), 1, Vec::new())).await;
+    let writer = WriterId::random();
+    let Some(shown) = store.witness(Shard::default(), writer).await.expect("the store is there") else {
+        return; // It cannot lose a fence alone.
+    };
+    let opening = |witness| {
+        let empty = batch(writer, 5, Vec::new());
+        Batch { fence: Fence { after: 0, ..empty.fence }, witness: Some(witness), ..empty }
+    };
+    for other in [
+        Witness::default(),
+        Witness { data: Some("other".to_owned()), ..shown.clone() },
+        Witness { listed: true, ..shown.clone() },
+    ] {
+        let answer = store.apply(&opening(other)).await.expect("the store is there");
+        assert_eq!(answer, ApplyOutcome::SequenceGap { found: StoredFence::default() });
+    }
+    send(&store, &opening(shown)).await;
+    send(&store, &batch(writer, 6, vec![cell("a", T, 1, 1)])).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
 }
 
 async fn writers_do_not_fence_each_other(store: impl Store + Clone) {
@@ -546,7 +620,16 @@ fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
     let fence = Fence { writer, kind: FenceKind::Source { life: None }, sequence: 1, after: 0 };
     let one = || Precisions::new([precision(width)]).expect("one is a set");
     let grid = Arc::new(Grid { counts: one(), visitors: one(), distributions: None });
-    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), bins: Vec::new(), grid, adds }
+    Batch {
+        shard: Shard::default(),
+        fence,
+        cells,
+        sketches: Vec::new(),
+        bins: Vec::new(),
+        grid,
+        adds,
+        witness: None,
+    }
 }
 
 /// Applies a batch of which the store has nothing to remark, twice.

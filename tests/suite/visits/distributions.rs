@@ -6,8 +6,8 @@ use std::time::Duration;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Measure,
-    Measured, Part, Remark,
+    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Incarnation,
+    Measure, Measured, Part, Remark,
 };
 use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timestamp};
 use tests::RedisServer;
@@ -44,9 +44,14 @@ pub(super) fn grid() -> Arc<Grid> {
 }
 
 fn batch(writer: WriterId, sequence: u64, bins: Vec<BinCell>) -> Batch {
-    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
+    let fence = Fence {
+        writer,
+        kind: FenceKind::Process { incarnation: Incarnation::default() },
+        sequence,
+        after: sequence - 1,
+    };
     let (shard, cells, sketches) = (Shard::default(), Vec::new(), Vec::new());
-    Batch { shard, fence, cells, sketches, bins, grid: grid(), adds: Adds::Hits }
+    Batch { shard, fence, cells, sketches, bins, grid: grid(), adds: Adds::Hits, witness: None }
 }
 
 fn cell(counter: &str, start: Timestamp, finest: u32, bins: &[(Bin, u64)]) -> BinCell {

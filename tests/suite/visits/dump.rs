@@ -11,7 +11,9 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Measured, VisitorCell};
+use counter_core::visits::{
+    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, VisitorCell,
+};
 use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 use serde_json::Value;
 use tests::RedisServer;
@@ -55,7 +57,12 @@ fn visitors(numbers: std::ops::Range<u32>) -> Sketch {
 async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
     for shard in store.shards().iter() {
         let is_here = |counter: &CounterName| store.shards().of(counter) == shard;
-        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
+        let fence = Fence {
+            writer: WriterId::random(),
+            kind: FenceKind::Process { incarnation: Incarnation::default() },
+            sequence: 1,
+            after: 0,
+        };
         let cells = cells.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
         let sketches = sketches.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
         let batch = Batch {
@@ -66,6 +73,7 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
             bins: Vec::new(),
             grid: Arc::new(grid()),
             adds: Adds::Hits,
+            witness: None,
         };
         store.apply(&batch).await.expect("the store is there");
     }

@@ -11,7 +11,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
@@ -141,12 +141,18 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     let cells = (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, count: 1 });
     let batch = Batch {
         shard: Shard::default(),
-        fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
+        fence: Fence {
+            writer: WriterId::random(),
+            kind: FenceKind::Process { incarnation: Incarnation::default() },
+            sequence: 1,
+            after: 0,
+        },
         cells: cells.collect(),
         sketches: Vec::new(),
         bins: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),
         adds: Adds::Hits,
+        witness: None,
     };
     let verdict = store.apply(&batch).await.expect("the store is there");
     assert!(matches!(verdict, ApplyOutcome::Applied(_)), "{verdict:?}");

@@ -245,6 +245,7 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
         bins: Vec::new(),
         grid: Arc::clone(&grid),
         adds: Adds::Hits,
+        witness: None,
     };
     store.shards().iter().map(batch).collect()
 }
@@ -260,8 +261,8 @@ async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
     let mut positions = Vec::new();
     for batch in commit(store, writer, nowhere, None) {
         let answer = store.apply(&batch).await.expect("the store is there");
-        let ApplyOutcome::SequenceGap { last } = answer else { panic!("nobody is there: {answer:?}") };
-        positions.push(last);
+        let ApplyOutcome::SequenceGap { found } = answer else { panic!("nobody is there: {answer:?}") };
+        positions.push(found.sequence);
     }
     positions.dedup();
     positions

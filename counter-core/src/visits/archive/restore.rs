@@ -68,8 +68,8 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
     // No source is ever there, so the shard answers where it is instead.
     let nowhere = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
     match archive.near.apply(&empty(shard, grid, nowhere)).await? {
-        ApplyOutcome::SequenceGap { last } => Ok(last),
-        ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+        ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
+        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Refused)),
     }
 }
 
@@ -110,7 +110,7 @@ impl Repair<'_> {
                         remarks.iter().filter(|one| matches!(one, Remark::Refused { .. })).count() as u64;
                     at = next;
                 }
-                ApplyOutcome::SequenceGap { .. } => return Ok(false),
+                ApplyOutcome::SequenceGap { .. } | ApplyOutcome::Conflict { .. } => return Ok(false),
             }
         }
         Ok(true)
@@ -217,7 +217,7 @@ impl Repair<'_> {
 
 fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
     let (cells, sketches, bins, grid) = (Vec::new(), Vec::new(), Vec::new(), Arc::clone(grid));
-    Batch { shard, fence, cells, sketches, bins, grid, adds: Adds::Samples }
+    Batch { shard, fence, cells, sketches, bins, grid, adds: Adds::Samples, witness: None }
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {

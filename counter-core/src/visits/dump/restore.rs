@@ -311,11 +311,13 @@ impl Restore {
                         self.restored.note(&batch, &remarks);
                     }
                 }
-                Ok(ApplyOutcome::SequenceGap { last }) if last < lane.counted => {
+                Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found })
+                    if found.sequence < lane.counted =>
+                {
                     result = Err(RestoreError::WentBack);
                 }
-                Ok(ApplyOutcome::SequenceGap { last }) => {
-                    self.restored.already_restored += lane.skip_to(last);
+                Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
+                    self.restored.already_restored += lane.skip_to(found.sequence);
                 }
                 Err(error) => result = result.and(Err(RestoreError::Store(error))),
             }
@@ -338,10 +340,14 @@ impl Restore {
             let outcomes = join_all(ends.iter().map(|(batch, _)| self.store.apply(batch))).await;
             for ((_, lane), outcome) in ends.into_iter().zip(outcomes) {
                 match outcome.map_err(RestoreError::Store)? {
-                    ApplyOutcome::SequenceGap { last } if last < lane.counted => {
+                    ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }
+                        if found.sequence < lane.counted =>
+                    {
                         return Err(RestoreError::WentBack);
                     }
-                    ApplyOutcome::SequenceGap { last } => lane.counted = last,
+                    ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => {
+                        lane.counted = found.sequence;
+                    }
                     ApplyOutcome::Applied(_) => lane.counted = line,
                 }
             }

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 #[cfg(feature = "spool")]
 use super::recovery::Recovery;
-use crate::Error;
 #[cfg(feature = "spool")]
 use crate::Store;
 use crate::shard::Shard;
@@ -122,17 +121,5 @@ impl ShardDurability {
         if let Some(spool) = &self.spool {
             spool.save(self.shard).await;
         }
-    }
-
-    /// Has what an earlier writer left replaced.
-    ///
-    /// # Errors
-    /// Fails when it is still there.
-    pub(super) async fn replace(&self) -> Result<(), Error> {
-        #[cfg(feature = "spool")]
-        if let Some(spool) = &self.spool {
-            return spool.replace(self.shard).await;
-        }
-        Ok(())
     }
 }

@@ -22,7 +22,7 @@ use crate::visits::spool::folder::Place;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Witness};
+use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Incarnation, StoredFence, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store};
 
@@ -45,6 +45,8 @@ struct Lane {
     shard: Shard,
     grid: Arc<Grid>,
     writer: WriterId,
+    /// The process that wrote the file.
+    incarnation: Incarnation,
     witness: Option<Witness>,
     /// The time since the writer wrote something.
     silence: Duration,
@@ -72,8 +74,8 @@ struct Item {
     is_replay: bool,
     /// Set for a batch that is in the ledger of this process.
     is_known: bool,
-    /// Set where its writer may have sent it.
-    may_be_applied: bool,
+    /// Set if a process may have sent it.
+    may_be_sent: bool,
 }
 
 /// The sequence of a batch that no store accepts, and whose answer tells the fence: sequences are at most 2^53.
@@ -169,11 +171,12 @@ impl Leftover {
 
 impl Lane {
     fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
-        let FoundLane { shard, writer, witness, batches, waiting } = found;
+        let FoundLane { shard, writer, incarnation, witness, batches, waiting } = found;
         let mut lane = Self {
             shard,
             grid: Arc::clone(grid),
             writer,
+            incarnation,
             witness,
             silence,
             items: Vec::new(),
@@ -184,10 +187,10 @@ impl Lane {
             has_sent: false,
             is_changed: false,
         };
-        for (sequence, content) in batches {
+        for (sequence, incarnation, content) in batches {
             // What waited under an earlier sequence was cut since.
             lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
-            lane.push(sequence, content);
+            lane.push(sequence, incarnation, content, true);
         }
         lane
     }
@@ -200,39 +203,29 @@ impl Lane {
         if !self.has_counted {
             tally.recover_expired(expired);
         }
-        // As the process did that left it: of several batches, the first is an empty one, which is not needed here.
-        let first = sequence + u64::from(chunks.len() > 1);
-        for (sequence, chunk) in (first..).zip(chunks) {
+        // The process would have cut others. A process with a copy of the file would, too.
+        let incarnation = Incarnation::random();
+        for (sequence, chunk) in (sequence..).zip(chunks) {
             let Chunk { cells, sketches, bins, .. } = chunk;
-            self.push(sequence, Content { cells, sketches, bins });
+            self.push(sequence, incarnation, Content { cells, sketches, bins }, false);
         }
         self.is_changed = true;
     }
 
-    fn push(&mut self, sequence: u64, Content { cells, sketches, bins }: Content) {
-        let batch = Batch { cells, sketches, bins, ..self.nothing(self.fence(sequence - 1, sequence)) };
+    fn push(&mut self, sequence: u64, incarnation: Incarnation, content: Content, may_be_sent: bool) {
+        let Content { cells, sketches, bins } = content;
+        let fence = self.fence(incarnation, sequence - 1, sequence);
+        let batch = Batch { cells, sketches, bins, ..Batch::empty(self.shard, fence, &self.grid) };
         self.items.push(Item {
             batch: Arc::new(batch),
             is_replay: self.has_counted,
             is_known: self.has_counted,
-            may_be_applied: true,
+            may_be_sent,
         });
     }
 
-    fn nothing(&self, fence: Fence) -> Batch {
-        Batch {
-            shard: self.shard,
-            fence,
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid: Arc::clone(&self.grid),
-            adds: Adds::Hits,
-        }
-    }
-
-    const fn fence(&self, after: u64, sequence: u64) -> Fence {
-        Fence { writer: self.writer, kind: FenceKind::Process, sequence, after }
+    const fn fence(&self, incarnation: Incarnation, after: u64, sequence: u64) -> Fence {
+        Fence { writer: self.writer, kind: FenceKind::Process { incarnation }, sequence, after }
     }
 
     fn entry(&self) -> Entry {
@@ -240,6 +233,7 @@ impl Lane {
         Entry {
             shard: self.shard,
             writer: self.writer,
+            incarnation: self.incarnation,
             witness: self.witness.clone(),
             is_whole: true,
             oldest: 0,
@@ -263,78 +257,130 @@ impl Lane {
         Err(no_fences())
     }
 
-    /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
+    /// Finds out what the store has; returns `false` if the items are others now, and the file has to be written
     /// before they are sent.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        self.items.retain(|item| item.batch.len() > 0);
         if self.items.is_empty() && self.waiting.is_none() {
+            self.next = Some(0);
             return Ok(true);
         }
-        let probe = self.nothing(self.fence(BEYOND - 1, BEYOND));
-        let last = match store.apply(&probe).await? {
-            ApplyOutcome::SequenceGap { last } => last,
-            ApplyOutcome::Applied(_) => BEYOND,
-        };
-        match &self.waiting {
-            Some(waiting) if waiting.sequence > last => {
-                self.cut(tally);
-                return Ok(false);
-            }
-            Some(waiting) if !self.has_counted => {
-                let (shard, hits) = (self.shard, waiting.hits());
-                tell(|| {
-                    tracing::warn!(
-                        %shard,
-                        hits,
-                        "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
-                    );
-                });
-            }
-            _ => {}
+        let found = self.stored_fence(store).await?;
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.sequence > found.sequence) {
+            self.cut(tally);
+            return Ok(false);
         }
-        let begins = |first: &Item| first.batch.fence.sequence == 1 && !first.is_replay;
-        if last == 0 && !self.items.first().is_some_and(begins) {
+        self.leave_waiting_out(found, tally);
+        self.leave_conflicts_out(found, tally);
+        if found.sequence == 0 && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
-            // The witness is in the file before a count is sent, and the writer in the list before that.
-            let never_sent =
-                self.witness.is_none() && !self.has_sent && now.as_ref().is_some_and(|now| !now.listed);
-            if !never_sent {
-                self.miss_fence(now.as_ref(), tally);
-                return Ok(false);
+            if !self.data_are_lost(now.as_ref()) {
+                if self.stored_fence(store).await?.sequence > 0 {
+                    // The witness was that of another server than the first answer.
+                    return Err(no_fences());
+                }
+                if self.leave_out_in_doubt(tally) {
+                    return Ok(false);
+                }
             }
-            self.begin();
+            self.recover_from(0, tally);
+            if !self.items.is_empty() {
+                self.open(now);
+            }
+            self.next = Some(0);
+            return Ok(true);
         }
-        let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
-        let (there, missing) = self.items.split_at_mut(next);
-        for item in there {
+        let next = self.items.partition_point(|item| item.batch.fence.sequence <= found.sequence);
+        for item in &mut self.items[..next] {
             if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
                 // The answer to it was lost.
                 tally.acknowledge(&item.batch, &[], false);
             }
         }
-        for item in &mut *missing {
-            item.recover(tally);
-        }
-        if let Some(first) = missing.first_mut() {
-            // What lies between is in no file any more.
-            Arc::make_mut(&mut first.batch).fence.after = last;
-        }
+        self.recover_from(next, tally);
+        self.link(next, found.sequence);
         self.next = Some(next);
         Ok(true)
+    }
+
+    /// Returns the fence of the writer: the store answers a batch that no store accepts with it.
+    async fn stored_fence(&self, store: &dyn Store) -> Result<StoredFence, Error> {
+        let beyond = self.fence(self.incarnation, BEYOND - 1, BEYOND);
+        match store.apply(&Batch::empty(self.shard, beyond, &self.grid)).await? {
+            ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => Ok(found),
+            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+        }
+    }
+
+    /// Gives up what waited if somebody has sent batches under its sequence: the process itself, while its disk failed, or
+    /// another one from a copy of the file.
+    fn leave_waiting_out(&mut self, found: StoredFence, tally: &Tally) {
+        let Some(waiting) = self.waiting.take().filter(|_| !self.has_counted) else { return };
+        let (shard, hits) = (self.shard, waiting.hits());
+        if found.incarnation == self.incarnation {
+            tell(|| {
+                tracing::warn!(
+                    %shard,
+                    hits,
+                    "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
+                );
+            });
+        } else {
+            tally.recover_in_doubt(hits);
+            warn_of_copy(shard, hits);
+        }
+    }
+
+    /// Gives up batches whose sequence has another incarnation, and those that follow them.
+    fn leave_conflicts_out(&mut self, found: StoredFence, tally: &Tally) {
+        let is_conflict = |item: &Item| {
+            let Fence { sequence, .. } = item.batch.fence;
+            let is_mine = item.batch.fence.incarnation() == found.incarnation;
+            !is_mine && sequence > found.since && sequence <= found.sequence
+        };
+        let Some(first) = self.items.iter().position(is_conflict) else { return };
+        let conflicts = self.items.split_off(first);
+        // What was cut of what waited is part of what the process has sent itself.
+        let is_sent = found.incarnation == self.incarnation;
+        let hits = conflicts.into_iter().map(|item| item.settle(self.shard, is_sent, tally)).sum();
+        self.is_changed = true;
+        if !is_sent {
+            warn_of_copy(self.shard, hits);
+        }
+    }
+
+    /// Enters the items from one on into the ledger of this process.
+    fn recover_from(&mut self, next: usize, tally: &Tally) {
+        self.items[next..].iter_mut().for_each(|item| item.recover(tally));
+    }
+
+    /// Makes each batch from one on follow the one before it, and the first one `last`.
+    fn link(&mut self, next: usize, mut last: u64) {
+        for item in &mut self.items[next..] {
+            if item.batch.fence.after != last {
+                Arc::make_mut(&mut item.batch).fence.after = last;
+            }
+            last = item.batch.fence.sequence;
+        }
     }
 
     /// Sends the rest in order; returns `false` where the store has lost something meanwhile.
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
-            let could_be_applied = std::mem::replace(&mut item.may_be_applied, true);
+            let could_be_sent = std::mem::replace(&mut item.may_be_sent, true);
             self.has_sent |= item.batch.len() > 0;
             match store.apply(&item.batch).await? {
                 ApplyOutcome::Applied(remarks) => {
+                    if item.batch.fence.is_opening() {
+                        // The witness that the process saw may be that of another server.
+                        self.witness = None;
+                    }
                     tally.acknowledge(&item.batch, &remarks, item.is_replay);
                     item.is_replay = true;
                     self.next = self.next.map(|next| next + 1);
                 }
-                ApplyOutcome::SequenceGap { .. } => {
-                    item.may_be_applied = could_be_applied;
+                ApplyOutcome::SequenceGap { .. } | ApplyOutcome::Conflict { .. } => {
+                    item.may_be_sent = could_be_sent;
                     return Ok(false);
                 }
             }
@@ -342,48 +388,54 @@ impl Lane {
         Ok(true)
     }
 
-    /// Finds out why the store has no fence of the writer, and goes on as a new writer: with everything where the
-    /// counts are not there either, and else without what they may contain.
-    fn miss_fence(&mut self, now: Option<&Witness>, tally: &Tally) {
-        let data_are_lost = match (&self.witness, now) {
+    /// Returns whether a store without the fence of the writer lacks the counts, too.
+    fn data_are_lost(&self, now: Option<&Witness>) -> bool {
+        match (&self.witness, now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
-            // No fence was made as far as the file goes, which it does to the last but one write.
+            // The witness is in the file before a count is sent, and the writer in the list before that.
+            (None, Some(now)) if !self.has_sent && !now.listed => true,
             (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
             (_, None) => self.silence < REMEMBERED,
-        };
-        let mut doubtful = 0;
-        if !data_are_lost {
-            self.items.retain(|item| !item.is_replay);
-            let shard = self.shard;
-            doubtful = self.items.iter_mut().map(|item| item.leave_out_if_in_doubt(shard, tally)).sum();
         }
-        let had_sent = self.witness.is_some() || doubtful > 0;
-        self.writer = WriterId::random();
-        (self.witness, self.silence, self.has_sent) = (None, Duration::ZERO, false);
-        self.begin();
-        for (sequence, item) in (1..).zip(&mut self.items) {
-            let after = sequence - 1;
-            let fence = Fence { writer: self.writer, kind: FenceKind::Process, sequence, after };
-            Arc::make_mut(&mut item.batch).fence = fence;
-            item.may_be_applied = false;
-        }
-        self.is_changed = true;
-        let shard = self.shard;
-        tell(|| match had_sent {
-            true => tracing::warn!(
-                %shard,
-                doubtful_hits = doubtful,
-                "the store lost the fence of a process that ended; its hits are sent anew, but for those that the store may have"
-            ),
-            false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
-        });
     }
 
-    /// Puts an empty batch in front, which makes the fence.
-    fn begin(&mut self) {
-        self.items.retain(|item| item.batch.len() > 0);
-        let batch = Arc::new(self.nothing(self.fence(0, 1)));
-        self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_applied: false });
+    /// Gives up the batches that the store may have. Their visitors count once anyway, and become a batch of their own.
+    /// Returns whether the items are others now.
+    fn leave_out_in_doubt(&mut self, tally: &Tally) -> bool {
+        let (doubtful, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.items)
+            .into_iter()
+            .filter(|item| !item.is_replay)
+            .partition(|item| item.may_be_sent);
+        self.items = rest;
+        if doubtful.is_empty() {
+            return false;
+        }
+        let shard = self.shard;
+        let sketches: Vec<_> = doubtful.iter().flat_map(|item| item.batch.sketches.clone()).collect();
+        let after = doubtful.iter().chain(&self.items).map(|item| item.batch.fence.sequence).max();
+        let hits = doubtful.into_iter().map(|item| item.settle(shard, false, tally)).sum::<u64>();
+        if !sketches.is_empty() {
+            let content = Content { sketches, ..Content::default() };
+            self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
+        }
+        self.is_changed = true;
+        tell(|| {
+            tracing::warn!(
+                %shard,
+                doubtful_hits = hits,
+                "the store lost the fence of a process that ended, but no counts: hits that it may have are left out"
+            );
+        });
+        true
+    }
+
+    /// Puts a batch in front that creates the fence, where the store still shows this.
+    fn open(&mut self, witness: Option<Witness>) {
+        let before = self.items.first().map_or(1, |item| item.batch.fence.sequence - 1);
+        self.link(0, before);
+        let fence = self.fence(self.incarnation, 0, before);
+        let batch = Arc::new(Batch { witness, ..Batch::empty(self.shard, fence, &self.grid) });
+        self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_sent: false });
     }
 }
 
@@ -395,19 +447,26 @@ impl Item {
         }
     }
 
-    /// Removes the counts where the store may have them, and returns their hits. The visitors stay: they count once
-    /// anyway.
-    fn leave_out_if_in_doubt(&mut self, shard: Shard, tally: &Tally) -> u64 {
-        self.recover(tally);
-        if !self.may_be_applied {
-            return 0;
+    /// Settles it without sending it, as sent by somebody else or as in doubt; returns its hits.
+    fn settle(mut self, shard: Shard, is_sent: bool, tally: &Tally) -> u64 {
+        let (hits, cells) = (self.batch.hits(), self.batch.len());
+        if is_sent && !self.is_known {
+            return hits;
         }
-        let batch = Arc::make_mut(&mut self.batch);
-        let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
-        let hits = cells.iter().map(|cell| cell.count).sum();
-        tally.doubt(shard, hits, cells.len() + bins.len(), false);
+        self.recover(tally);
+        tally.doubt(shard, hits, cells, self.is_replay);
         hits
     }
+}
+
+fn warn_of_copy(shard: Shard, hits: u64) {
+    tell(|| {
+        tracing::error!(
+            %shard,
+            hits,
+            "another process sent a copy of a file of the spool: hits that it may have counted are left out"
+        );
+    });
 }
 
 /// Bounds what a disk may take that hangs.

@@ -9,33 +9,49 @@ use crate::visits::Batch;
 /// Batches that were acknowledged a short while ago, in the order of their sequences.
 ///
 /// Redis replicates asynchronously: a failover can lose writes that it acknowledged. The batches kept here
-/// can be sent again; of those that have left, only the hits are remembered, to tell how many were lost.
+/// can be sent again; for those that were dropped, only the hits are remembered, to report how many were lost.
+///
+/// Batches age only while the store acknowledges: an outage may end with a failover, however long it takes, and the server
+/// that takes over may lack what was acknowledged just before.
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
     kept: Kept,
-    /// The sequences and hits of batches that have left `kept`, all of them older than those in it.
-    left: VecDeque<(u64, u64)>,
+    /// The sequences and hits of batches that were dropped from `kept`, all of them older than those in it.
+    dropped: VecDeque<(u64, u64)>,
+    /// The time for which the store has acknowledged batches.
+    clock: Duration,
+    /// The last acknowledgement, if no attempt has failed since.
+    running: Option<Instant>,
 }
 
-const TIME: Duration = Duration::from_secs(60);
-const BYTES: usize = 16 << 20;
-/// The number of sequences that are remembered at most: half a MiB, or nine hours at a batch each second.
-const SEQUENCES: usize = 1 << 15;
+/// The time for which a batch is kept.
+const MAX_AGE: Duration = Duration::from_secs(60);
+const MAX_BYTES: usize = 16 << 20;
+/// The number of sequences that are remembered: half a MiB, or nine hours at a batch each second.
+const MAX_SEQUENCES: usize = 1 << 15;
 
 impl ReplayBuffer {
-    pub(super) fn retain(&mut self, batch: Arc<Batch>, now: Instant) {
-        self.kept.push(batch, now);
-        self.expire(now);
+    /// Notes that the store answers; batches age by the time since the last answer, unless an attempt failed in between.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let before = self.running.replace(now).unwrap_or(now);
+        self.clock += now.saturating_duration_since(before);
+        while let Some(batch) = self.kept.pop_beyond(self.clock) {
+            self.dropped.push_back((batch.fence.sequence, batch.hits()));
+        }
+        while self.dropped.len() > MAX_SEQUENCES {
+            self.dropped.pop_front();
+        }
     }
 
-    /// Drops batches that are older than the grace period, or take too much memory.
-    pub(super) fn expire(&mut self, now: Instant) {
-        while let Some(batch) = self.kept.pop_beyond(now) {
-            self.left.push_back((batch.fence.sequence, batch.hits()));
-        }
-        while self.left.len() > SEQUENCES {
-            self.left.pop_front();
-        }
+    /// Notes that an attempt failed: nothing ages until the store answers again.
+    pub(super) fn pause(&mut self) {
+        self.running = None;
+    }
+
+    /// Keeps a batch that was just acknowledged.
+    pub(super) fn retain(&mut self, batch: Arc<Batch>, now: Instant) {
+        self.kept.push(batch, self.clock);
+        self.advance(now);
     }
 
     /// Returns the sequence of the oldest batch.
@@ -49,10 +65,9 @@ impl ReplayBuffer {
     }
 
     /// Takes the batches after the sequence `last`, and the sum of the hits that are gone for good.
-    pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (Vec<Arc<Batch>>, u64) {
-        self.expire(now);
-        let first = self.left.partition_point(|(sequence, _)| *sequence <= last);
-        let lost = self.left.drain(first..).map(|(_, hits)| hits).sum();
+    pub(super) fn take_after(&mut self, last: u64) -> (Vec<Arc<Batch>>, u64) {
+        let first = self.dropped.partition_point(|(sequence, _)| *sequence <= last);
+        let lost = self.dropped.drain(first..).map(|(_, hits)| hits).sum();
         (self.kept.take_after(last), lost)
     }
 }
@@ -60,20 +75,20 @@ impl ReplayBuffer {
 /// A queue of batches that tracks its size: every change goes through methods that update both.
 #[derive(Debug, Default)]
 struct Kept {
-    batches: VecDeque<(Instant, Arc<Batch>)>,
+    batches: VecDeque<(Duration, Arc<Batch>)>,
     bytes: usize,
 }
 
 impl Kept {
-    fn push(&mut self, batch: Arc<Batch>, now: Instant) {
+    fn push(&mut self, batch: Arc<Batch>, clock: Duration) {
         self.bytes += size(&batch);
-        self.batches.push_back((now, batch));
+        self.batches.push_back((clock, batch));
     }
 
     /// Takes the oldest batch if it exceeds one of the bounds.
-    fn pop_beyond(&mut self, now: Instant) -> Option<Arc<Batch>> {
+    fn pop_beyond(&mut self, clock: Duration) -> Option<Arc<Batch>> {
         let (at, _) = self.batches.front()?;
-        if self.bytes <= BYTES && now.saturating_duration_since(*at) <= TIME {
+        if self.bytes <= MAX_BYTES && clock.saturating_sub(*at) <= MAX_AGE {
             return None;
         }
         let (_, batch) = self.batches.pop_front()?;
@@ -102,8 +117,7 @@ mod tests {
 
     use super::*;
     use crate::shard::Shard;
-    use crate::time::Grid;
-    use crate::visits::{Adds, Cell, Fence, FenceKind};
+    use crate::visits::{Cell, Fence, FenceKind, Incarnation};
     use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
@@ -114,20 +128,13 @@ mod tests {
             finest: Precision::try_from(1).expect("not 0"),
             count: sequence,
         };
-        Arc::new(Batch {
-            shard: Shard::default(),
-            fence: Fence {
-                writer: WriterId::random(),
-                kind: FenceKind::Process,
-                sequence,
-                after: sequence - 1,
-            },
-            cells: vec![cell],
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid: Arc::new(Grid::default()),
-            adds: Adds::Hits,
-        })
+        let fence = Fence {
+            writer: WriterId::random(),
+            kind: FenceKind::Process { incarnation: Incarnation::default() },
+            sequence,
+            after: sequence - 1,
+        };
+        Arc::new(Batch { cells: vec![cell], ..Batch::empty(Shard::default(), fence, &Arc::default()) })
     }
 
     fn sequences(batches: &[Arc<Batch>]) -> Vec<u64> {
@@ -135,54 +142,72 @@ mod tests {
     }
 
     #[test]
-    fn what_left_the_window_is_lost_and_the_rest_comes_back_in_order() {
+    fn batches_within_the_window_are_replayed_in_order_and_the_rest_are_lost() {
         let (mut buffer, start) = (ReplayBuffer::default(), Instant::now());
         for sequence in 1..=100 {
+            buffer.advance(start + Duration::from_secs(sequence));
             buffer.retain(batch(sequence), start + Duration::from_secs(sequence));
         }
-        let now = start + Duration::from_secs(100);
-        let (replays, lost) = buffer.take_after(30, now);
+        let (replays, lost) = buffer.take_after(30);
         assert_eq!(sequences(&replays), (40..=100).collect::<Vec<_>>());
         assert_eq!(lost, (31..40).sum::<u64>());
-        assert_eq!(buffer.take_after(30, now), (Vec::new(), 0));
+        assert_eq!(buffer.take_after(30), (Vec::new(), 0));
         assert_eq!(buffer.bytes(), 0);
     }
 
     #[test]
-    fn nothing_comes_back_that_is_older_than_a_minute_though_nothing_pushed_it_out() {
+    fn batches_do_not_age_while_the_store_fails() {
         let (mut buffer, start) = (ReplayBuffer::default(), Instant::now());
+        buffer.advance(start);
         buffer.retain(batch(1), start);
-        assert_eq!(buffer.take_after(0, start + TIME + Duration::from_secs(1)), (Vec::new(), 1));
+        buffer.pause();
+        let after_an_hour = start + Duration::from_secs(3600);
+        buffer.advance(after_an_hour);
+        assert_eq!(buffer.first(), Some(1));
+        buffer.advance(after_an_hour + MAX_AGE + Duration::from_secs(1));
+        assert_eq!(buffer.take_after(0), (Vec::new(), 1));
     }
 
     proptest! {
-        /// A list of all that was retained and not taken says what each call must answer.
+        /// A list of everything that was retained and not taken, with its age, says what each call must answer.
         #[test]
-        fn any_history_gives_back_what_is_young_and_counts_what_is_not(
-            steps in prop::collection::vec((0_u8..4, 0_u64..90), 0..60),
+        fn any_history_replays_young_batches_and_counts_the_others_as_lost(
+            steps in prop::collection::vec((0_u8..5, 0_u64..90), 0..60),
         ) {
             let (mut buffer, mut now) = (ReplayBuffer::default(), Instant::now());
-            let (mut model, mut next) = (Vec::<(u64, Instant)>::new(), 1);
+            let (mut model, mut next, mut is_running) = (Vec::<(u64, Duration)>::new(), 1, false);
             for (step, number) in steps {
                 match step {
                     0 | 1 => {
+                        buffer.advance(now);
                         buffer.retain(batch(next), now);
-                        model.push((next, now));
-                        next += 1;
+                        model.push((next, Duration::ZERO));
+                        (next, is_running) = (next + 1, true);
                     }
-                    2 => now += Duration::from_secs(number),
+                    2 => {
+                        let seconds = Duration::from_secs(number);
+                        now += seconds;
+                        buffer.advance(now);
+                        let passed = if is_running { seconds } else { Duration::ZERO };
+                        model.iter_mut().for_each(|(_, age)| *age += passed);
+                        is_running = true;
+                    }
+                    3 => {
+                        buffer.pause();
+                        now += Duration::from_secs(number);
+                        is_running = false;
+                    }
                     _ => {
                         let last = next.saturating_sub(1 + number % 5);
-                        let (replays, lost) = buffer.take_after(last, now);
+                        let (replays, lost) = buffer.take_after(last);
                         let (young, old): (Vec<_>, Vec<_>) = model
                             .extract_if(.., |(sequence, _)| *sequence > last)
-                            .partition(|(_, at)| now - *at <= TIME);
+                            .partition(|(_, age)| *age <= MAX_AGE);
                         prop_assert_eq!(sequences(&replays), young.iter().map(|(n, _)| *n).collect::<Vec<_>>());
                         prop_assert_eq!(lost, old.iter().map(|(n, _)| *n).sum::<u64>());
                     }
                 }
-                buffer.expire(now);
-                let young = model.iter().filter(|(_, at)| now - *at <= TIME);
+                let young = model.iter().filter(|(_, age)| *age <= MAX_AGE);
                 prop_assert_eq!(buffer.bytes(), young.map(|(n, _)| size(&batch(*n))).sum::<usize>());
             }
         }

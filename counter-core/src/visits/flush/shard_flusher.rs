@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
+use super::writer::Writer;
 use crate::backoff::Backoff;
 use crate::future::{Answer, BoxFuture};
 use crate::later::later;
@@ -16,8 +17,7 @@ use crate::visits::delivery::Account;
 use crate::visits::journal::Journal;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
-use crate::writer::WriterId;
+use crate::visits::{ApplyOutcome, Batch, Fence, Hint, Part, Remark, VisitorCell, Witness};
 use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Sends batches to one shard of the store, one at a time.
@@ -34,26 +34,15 @@ pub(super) struct ShardFlusher {
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
     durability: ShardDurability,
-    /// Set from when this writer took over until no spool has batches of the one before it.
-    is_new: bool,
-    /// Set where the store is to be asked whether it still has what it acknowledged.
-    asking: bool,
-    acknowledged: Option<Instant>,
+    /// Set if the store is to confirm that it still has what it acknowledged.
+    is_checking: bool,
+    /// The time at which the store was last found to have lost something.
+    lost_at: Option<Instant>,
     /// Set when the store has lost something since the last batches were taken.
     lost: bool,
     /// Set when a fence was missing since this flush began.
     missed: bool,
     warned: Warned,
-}
-
-/// The owner of a fence in the store.
-#[derive(Debug)]
-struct Writer {
-    id: WriterId,
-    /// The last sequence that was given to a batch.
-    sequence: u64,
-    /// The state that the store showed when the fence was there.
-    witness: Option<Witness>,
 }
 
 #[derive(Debug)]
@@ -65,6 +54,11 @@ struct Outgoing {
     /// The time at which it was first sent without an answer that tells what became of it.
     in_doubt: Option<Instant>,
 }
+
+/// The time without an acknowledgement after which the store has to confirm that it has the batches of the last minute.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// The time for which the health shows that the store lost something.
+const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
 
 /// Which parts of the store that refuse writes were already logged.
 #[derive(Debug, Default)]
@@ -83,7 +77,7 @@ impl ShardFlusher {
         durability: ShardDurability,
     ) -> Self {
         let writer = Writer::new();
-        tally.journal(shard, |journal| journal.begin(writer.id, [], writer.upcoming()));
+        tally.journal(shard, |journal| journal.begin(writer.id, writer.incarnation, writer.upcoming()));
         Self {
             tally,
             store,
@@ -92,9 +86,8 @@ impl ShardFlusher {
             outgoing: VecDeque::new(),
             replays: ReplayBuffer::default(),
             durability,
-            is_new: false,
-            asking: false,
-            acknowledged: None,
+            is_checking: false,
+            lost_at: None,
             lost: false,
             missed: false,
             warned: Warned::default(),
@@ -103,7 +96,7 @@ impl ShardFlusher {
 
     /// Returns whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.outgoing.is_empty() && !self.asking
+        self.outgoing.is_empty() && !self.is_checking
     }
 
     /// Returns whether something is under way that the store should have.
@@ -111,11 +104,10 @@ impl ShardFlusher {
         self.outgoing.iter().any(|one| one.batch.len() > 0)
     }
 
-    /// Makes the store confirm that it still has what it acknowledged lately: an empty batch gets the same
-    /// answer as any other, for when no other will follow.
-    pub(super) fn ask(&mut self) {
-        self.replays.expire(Instant::now());
-        self.asking = self.replays.bytes() > 0;
+    /// Makes the next flush confirm that the store still has the batches that could be sent again: an empty batch gets
+    /// the same answer as any other.
+    pub(super) const fn check(&mut self) {
+        self.is_checking = self.replays.bytes() > 0;
     }
 
     /// Returns the hits that the store acknowledged and lost, and has not acknowledged again.
@@ -159,6 +151,9 @@ impl ShardFlusher {
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.account(self.shard, Account::attempt);
         self.missed = false;
+        if self.writer.silence().is_some_and(|silence| silence >= CHECK_INTERVAL) {
+            self.check();
+        }
         if !self.outgoing.is_empty() {
             // A flush that was dropped may have cut them and not have written them.
             self.save().await;
@@ -176,9 +171,10 @@ impl ShardFlusher {
             }
         }
         self.tally.commits.end(self.shard, flush);
-        self.replays.expire(Instant::now());
-        let bytes = self.replays.bytes();
-        self.tally.account(self.shard, |account| account.retained = bytes);
+        if self.lost_at.is_some_and(|at| at.elapsed() >= LOSS_SHOWN_FOR) {
+            self.lost_at = None;
+            self.tally.hints.withdraw(Hint::STORE_WENT_BACK);
+        }
         let oldest = self.replays.first().unwrap_or_else(|| self.writer.upcoming());
         self.tally.journal(self.shard, |journal| journal.release(oldest));
         Ok(())
@@ -192,15 +188,15 @@ impl ShardFlusher {
             // The file has what waited under one sequence. Where that takes several batches, it is given to an empty
             // one: if the file cannot be written now, none of the others can be taken for what it has.
             self.begin();
-            self.enqueue(self.nothing(), false);
+            self.enqueue(self.nothing());
         }
         for chunk in chunks {
             let batch =
                 Batch { cells: chunk.cells, sketches: chunk.sketches, bins: chunk.bins, ..self.nothing() };
-            self.enqueue(batch, false);
+            self.enqueue(batch);
         }
-        if std::mem::take(&mut self.asking) && self.outgoing.is_empty() {
-            self.enqueue(self.nothing(), false);
+        if std::mem::take(&mut self.is_checking) && self.outgoing.is_empty() {
+            self.enqueue(self.nothing());
         }
         if self.writer.sequence > before {
             let next = self.writer.upcoming();
@@ -217,22 +213,19 @@ impl ShardFlusher {
     }
 
     async fn send_outgoing(&mut self) -> Result<(), Error> {
-        if self.is_new {
-            self.durability.replace().await?;
-            self.is_new = false;
-        }
         while let Some(front) = self.outgoing.front_mut() {
-            if front.batch.fence.after > 0 && self.writer.witness.is_none() {
-                self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
-                self.tally.journal(self.shard, |journal| journal.witness(self.writer.witness.clone()));
+            if !front.batch.fence.is_opening() && self.writer.is_unwitnessed() {
+                let witness = self.store.witness(self.shard, self.writer.id).await?;
+                self.writer.witness(witness.clone());
+                self.tally.journal(self.shard, |journal| journal.witness(witness));
                 self.durability.save().await;
             }
             self.tally.account(self.shard, Account::attempt);
-            let was_in_doubt = front.in_doubt;
+            let (fence, was_in_doubt) = (front.batch.fence, front.in_doubt);
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let outcome = self.store.apply(&front.batch).await;
             let nothing_was_done = match &outcome {
-                Ok(outcome) => matches!(outcome, ApplyOutcome::SequenceGap { .. }),
+                Ok(outcome) => !matches!(outcome, ApplyOutcome::Applied(_)),
                 Err(error) => *error.kind() == ErrorKind::Refused,
             };
             if nothing_was_done {
@@ -242,15 +235,24 @@ impl ShardFlusher {
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
                 // A store that loses fences as soon as they are made is asked again after a pause.
-                ApplyOutcome::SequenceGap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
+                // The reply to the batch that created this fence was lost.
+                ApplyOutcome::SequenceGap { found }
+                    if fence.is_opening() && was_in_doubt.is_some() && found.sequence == fence.sequence =>
+                {
+                    self.acknowledge(&[]);
+                }
+                ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
+                ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
-                ApplyOutcome::SequenceGap { last: 0 } => {
+                ApplyOutcome::SequenceGap { .. } => {
                     self.miss_fence().await?;
-                    self.durability.replace().await?;
-                    self.is_new = false;
+                    self.durability.save().await;
                 }
-                ApplyOutcome::SequenceGap { last } => self.rewind(last),
+                ApplyOutcome::Conflict { .. } => {
+                    self.give_way();
+                    self.durability.save().await;
+                }
             }
         }
         Ok(())
@@ -258,127 +260,210 @@ impl ShardFlusher {
 
     fn acknowledge(&mut self, remarks: &[Remark]) {
         let Some(Outgoing { batch, replay, .. }) = self.outgoing.pop_front() else { return };
-        let now = Instant::now();
-        self.acknowledged = Some(now);
+        let (now, before) = (Instant::now(), self.writer.acknowledged());
+        self.writer.acknowledge(batch.fence, now);
+        self.replays.advance(now);
         self.tally.acknowledge(&batch, remarks, replay);
         for remark in remarks {
             self.warned.warn(&batch, remark);
         }
+        let fence = batch.fence;
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }
         self.tally.account(self.shard, |account| account.retained = self.replays.bytes());
+        if fence.is_opening() {
+            self.settle_up_to(fence.sequence, before);
+        }
     }
 
-    /// Puts the batches that the store lost in front of those that are waiting.
+    /// Puts the batches that the server lacks in front of those that are to be sent.
     fn rewind(&mut self, last: u64) {
-        let (replays, lost) = self.replays.take_after(last, Instant::now());
-        let replayed = replays.len();
-        for batch in replays.into_iter().rev() {
-            self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
+        self.drop_openings();
+        let (replayed, lost) = self.replay_after(last);
+        let between = self.outgoing.front().map_or(last, |first| first.batch.fence.sequence - 1);
+        if between > last && self.durability.is_on() {
+            // The batches between are lost, or were empty. The fence passes what the file may have of them before anything
+            // of the next batch is on its way.
+            self.push_front(self.empty(self.writer.fence(last, between)));
         }
-        if let Some(first) = self.outgoing.front_mut() {
-            // What lies between `last` and this batch is gone for good, or was empty.
-            let between = first.batch.fence.sequence - 1;
-            Arc::make_mut(&mut first.batch).fence.after = last;
-            if between > last && self.durability.is_on() {
-                // The fence passes what the file may have of it before anything of this batch is on its way.
-                let batch = Arc::new(Batch { fence: self.writer.fence(last, between), ..self.nothing() });
-                self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
-            }
-        }
-        self.lost_by_server(replayed, lost);
+        self.link(last);
+        self.report_loss(replayed, lost);
     }
 
-    /// Finds out why the store has no fence of this writer, and starts over as a new writer.
+    /// Creates the fence on a server that has none of this writer: before the first batch that can still be sent if the
+    /// counts are missing too, and otherwise after the last one that was acknowledged.
     async fn miss_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
-        let data_are_lost = match (&self.writer.witness, &now) {
-            (Some(before), Some(now)) => now.shows_loss_since(before),
-            _ => self.acknowledged.is_none_or(|at| at.elapsed() < REMEMBERED),
-        };
-        let (replays, lost) = self.replays.take_after(0, Instant::now());
-        if data_are_lost {
-            let replayed = replays.len();
-            self.begin_anew(replays);
-            self.lost_by_server(replayed, lost);
-        } else {
-            // Where the fence was forgotten after a long silence, what was sent lately found none, so it was
-            // not applied.
-            let alone = now.is_some_and(|now| now.listed || now.evicts);
-            let doubtful = self.leave_out_what_is_in_doubt(if alone { Duration::ZERO } else { REMEMBERED });
-            self.begin_anew(Vec::new());
-            tracing::warn!(
-                shard = %self.shard,
-                doubtful_hits = doubtful,
-                "the store lost the fence of this process but no counts; an eviction policy other than noeviction can cause this"
-            );
+        self.drop_openings();
+        if self.writer.data_are_lost(now.as_ref()) {
+            let (replayed, lost) = self.replay_after(0);
+            // An empty batch only moves the fence.
+            while self.pop_front_if(|one| one.batch.len() == 0).is_some() {}
+            let first = self.outgoing.front().map_or(self.writer.upcoming(), |one| one.batch.fence.sequence);
+            self.open(first - 1, now);
+            self.report_loss(replayed, lost);
+            return Ok(());
         }
+        // Where the fence was forgotten after a long silence, what was sent recently found none, so it was not applied.
+        let is_alone = now.as_ref().is_some_and(|now| now.listed || now.evicts);
+        let ago = if is_alone { Duration::ZERO } else { REMEMBERED };
+        let last = self.writer.acknowledged();
+        let is_doubtful = |one: &&Outgoing| {
+            one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= ago)
+        };
+        let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| one.batch.fence.sequence);
+        self.open(doubtful.unwrap_or(last).max(1), now);
+        tracing::warn!(
+            shard = %self.shard,
+            "the store lost the fence of this process but no counts; an eviction policy other than noeviction can cause this"
+        );
         Ok(())
     }
 
-    /// Removes the counts from a batch that was first sent this long ago or earlier without an answer, since
-    /// the store can no longer tell whether it was applied. Its visitors stay: they count once anyway.
-    fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
-        let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
-        let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
-        let batch = Arc::make_mut(&mut front.batch);
-        let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
-        let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.doubt(self.shard, hits, cells.len() + bins.len(), front.replay);
-        hits
-    }
-
-    /// Becomes a new writer, so that nothing still on its way under the old id can count.
-    fn begin_anew(&mut self, replays: Vec<Arc<Batch>>) {
-        self.writer = Writer::new();
-        self.is_new = true;
-        let waiting = std::mem::take(&mut self.outgoing);
-        for batch in replays {
-            self.enqueue(Arc::unwrap_or_clone(batch), true);
-        }
-        for Outgoing { batch, replay, .. } in waiting {
-            // An empty batch was meant for the old fence.
-            if batch.len() > 0 {
-                self.enqueue(Arc::unwrap_or_clone(batch), replay);
+    /// Settles the batches up to the sequence with which a fence was created: the store has those that it acknowledged, and
+    /// cannot tell any more whether it has the one that was under way. Its visitors are sent with a later batch, since they
+    /// count once anyway.
+    fn settle_up_to(&mut self, sequence: u64, acknowledged: u64) {
+        let (mut hits, mut sketches) = (0, Vec::new());
+        while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
+            if one.batch.fence.sequence <= acknowledged {
+                self.replays.retain(one.batch, Instant::now());
+            } else {
+                let (of_batch, visitors) = self.doubt(one);
+                hits += of_batch;
+                sketches.extend(visitors);
             }
         }
-        let batches = self.outgoing.iter().map(|one| &one.batch).filter(|batch| batch.len() > 0).cloned();
-        let (writer, next) = (self.writer.id, self.writer.upcoming());
-        self.tally.journal(self.shard, |journal| journal.begin(writer, batches, next));
+        self.link(sequence);
+        self.send_visitors(sketches);
+        if hits > 0 {
+            let shard = self.shard;
+            tell(
+                || tracing::warn!(%shard, doubtful_hits = hits, "hits that were under way are left out: they may be counted"),
+            );
+        }
     }
 
-    fn enqueue(&mut self, mut batch: Batch, replay: bool) {
+    /// Takes all batches after `last` from the replay buffer; returns how many, and the hits of those that it no longer has.
+    fn replay_after(&mut self, last: u64) -> (usize, u64) {
+        let (replays, lost) = self.replays.take_after(last);
+        let replayed = replays.len();
+        for batch in replays.into_iter().rev() {
+            self.push_front(batch);
+        }
+        (replayed, lost)
+    }
+
+    /// Removes batches that were to create a fence.
+    fn drop_openings(&mut self) {
+        while self.pop_front_if(|one| one.batch.fence.is_opening()).is_some() {}
+    }
+
+    /// Puts a batch in front that creates the fence, where the store still shows this.
+    fn open(&mut self, sequence: u64, witness: Option<Witness>) {
+        self.writer.sequence = self.writer.sequence.max(sequence);
+        self.push_front(Batch { witness, ..self.empty(self.writer.fence(0, sequence)) });
+    }
+
+    /// Makes each batch follow the one before it, and the first one `last`: of the batches between, nothing can be sent.
+    fn link(&mut self, mut last: u64) {
+        for one in &mut self.outgoing {
+            if one.batch.fence.after != last {
+                Arc::make_mut(&mut one.batch).fence.after = last;
+            }
+            last = one.batch.fence.sequence;
+        }
+    }
+
+    /// Puts a batch in front that the ledger has among the applied, or that has no hits.
+    fn push_front(&mut self, batch: impl Into<Arc<Batch>>) {
+        self.outgoing.push_front(Outgoing { batch: batch.into(), replay: true, in_doubt: None });
+    }
+
+    fn pop_front_if(&mut self, condition: impl FnOnce(&Outgoing) -> bool) -> Option<Outgoing> {
+        if condition(self.outgoing.front()?) { self.outgoing.pop_front() } else { None }
+    }
+
+    /// Settles a batch as in doubt; returns its hits and its visitors.
+    fn doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
+        let Outgoing { batch, replay, .. } = one;
+        let hits = batch.hits();
+        self.tally.doubt(self.shard, hits, batch.len(), replay);
+        (hits, Arc::unwrap_or_clone(batch).sketches)
+    }
+
+    /// Cuts another batch of these visitors.
+    fn send_visitors(&mut self, sketches: Vec<VisitorCell>) {
+        if sketches.is_empty() {
+            return;
+        }
+        let cells = sketches.len();
+        self.tally.account(self.shard, |account| account.sent_cells += cells);
+        self.enqueue(Batch { sketches, ..self.nothing() });
+        let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
+        self.tally.journal(self.shard, |journal| {
+            journal.cut(batch, next);
+            journal.spoil();
+        });
+    }
+
+    /// Becomes a new writer, since somebody sent other batches under the sequences of this one: a process that found a copy
+    /// of the spool of this one. It is unknown which of the hits are among those, so they are in doubt.
+    fn give_way(&mut self) {
+        let (mut hits, mut sketches) = (0, Vec::new());
+        for one in std::mem::take(&mut self.outgoing) {
+            let (of_batch, visitors) = self.doubt(one);
+            hits += of_batch;
+            sketches.extend(visitors);
+        }
+        let writer = Writer::new();
+        self.tally.journal(self.shard, |journal| {
+            journal.begin(writer.id, writer.incarnation, writer.upcoming());
+        });
+        (self.writer, self.replays) = (writer, ReplayBuffer::default());
+        self.send_visitors(sketches);
+        self.tally.hints.raise(Hint::SPOOL_COPIED);
+        tracing::error!(
+            shard = %self.shard,
+            doubtful_hits = hits,
+            "another process sent a copy of the spool of this one: hits that waited may be counted by it, and are left out here"
+        );
+    }
+
+    fn enqueue(&mut self, mut batch: Batch) {
         if batch.len() > 0 {
             self.begin();
         }
         batch.fence = self.writer.next();
-        self.outgoing.push_back(Outgoing { batch: Arc::new(batch), replay, in_doubt: None });
+        self.outgoing.push_back(Outgoing { batch: Arc::new(batch), replay: false, in_doubt: None });
     }
 
-    /// Makes the fence of a new writer: nothing counts in the batch that does.
+    /// Creates the fence of a new writer with an empty batch.
     fn begin(&mut self) {
         if self.writer.sequence == 0 {
-            self.enqueue(self.nothing(), false);
+            self.enqueue(self.nothing());
         }
     }
 
-    /// Returns an empty batch.
+    fn empty(&self, fence: Fence) -> Batch {
+        Batch::empty(self.shard, fence, &self.tally.grid)
+    }
+
+    /// Returns an empty batch that has no place in the sequence yet.
     fn nothing(&self) -> Batch {
-        Batch {
-            shard: self.shard,
-            fence: self.writer.fence(0, 0),
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid: Arc::clone(&self.tally.grid),
-            adds: Adds::Hits,
-        }
+        self.empty(self.writer.fence(0, 0))
     }
 
-    fn lost_by_server(&mut self, replayed: usize, lost: u64) {
+    fn report_loss(&mut self, replayed: usize, lost: u64) {
         self.lost = true;
         self.tally.lost_by_server(self.shard, lost);
+        if replayed == 0 && lost == 0 {
+            return;
+        }
+        if self.lost_at.replace(Instant::now()).is_none() {
+            self.tally.hints.raise(Hint::STORE_WENT_BACK);
+        }
         tracing::warn!(
             shard = %self.shard,
             replayed,
@@ -387,9 +472,10 @@ impl ShardFlusher {
         );
     }
 
-    fn note(&self, error: Option<&Error>) {
+    fn note(&mut self, error: Option<&Error>) {
         let words = error.map(|error| format!("{error:?}"));
         if words.is_some() {
+            self.replays.pause();
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
@@ -402,27 +488,6 @@ impl ShardFlusher {
             }
             (None, None) | (Some(_), Some(_)) => {}
         }
-    }
-}
-
-impl Writer {
-    fn new() -> Self {
-        Self { id: WriterId::random(), sequence: 0, witness: None }
-    }
-
-    /// Returns the sequence of the next batch with counts; the first of all is empty.
-    const fn upcoming(&self) -> u64 {
-        if self.sequence == 0 { 2 } else { self.sequence + 1 }
-    }
-
-    fn next(&mut self) -> Fence {
-        let after = self.sequence;
-        self.sequence += 1;
-        self.fence(after, self.sequence)
-    }
-
-    const fn fence(&self, after: u64, sequence: u64) -> Fence {
-        Fence { writer: self.id, kind: FenceKind::Process, sequence, after }
     }
 }
 

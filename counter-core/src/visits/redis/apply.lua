@@ -3,7 +3,8 @@
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
 --       writers, forgotten, sources, sources-due
--- ARGV  sequence, after, writer, "process" or the seconds for which a source is kept or "ever",
+-- ARGV  sequence, after, writer, for a source "ever" or the seconds for which it is kept, and for a process lines: its
+--       incarnation, and if `after` is 0 a random mark, and perhaps what must be shown: "listed" or "", and two marks,
 --       "hits", or "samples" for no lifetimes, or "lifetimes" for no buckets of counts,
 --       prefix of counts, prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
@@ -17,9 +18,12 @@
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
--- The fence of a process holds the number of its last batch, and must have reached `after`; the fence of a
--- source holds a position and must be at `after` exactly, since another reader may have cut elsewhere.
--- Returns {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
+-- The fence of a process is `sequence:incarnation:since`: the number of its last batch, which must have reached `after`,
+-- who cut that batch, and the last number of the incarnation before. An `after` of 0 creates the fence, and with a number
+-- after the first only where there is none. The fence of a
+-- source is a position and must be at `after` exactly, since another reader may have cut elsewhere.
+-- Returns {'applied', remarks, time}, {'gap', fence, time} or {'conflict', fence, time}; `remarks` is a text of
+-- '<part><index>:<reason>,'.
 --
 -- Redis does not roll back: the fence comes first, and every write after it may fail alone, so that a
 -- key that always fails cannot make a retry count the others twice.
@@ -34,31 +38,58 @@ if type(stored) == 'table' then
   end
   stored = '0'
 end
-local last = tonumber(string.match(stored, '^%d+')) or 0
-local sequence, after, is_source = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4] ~= 'process'
+local found = string.match(stored, '^[%x:]+') or '0'
+local last = tonumber(string.match(found, '^%d+')) or 0
+local sequence, after = tonumber(ARGV[1]), tonumber(ARGV[2])
+local incarnation, mark, shown = string.match(ARGV[4], '^(%x+)\n([^\n]*)\n?(.*)$')
+local is_source = not incarnation
 if is_source then
   local copy = redis.pcall('HGET', KEYS[8], ARGV[3])
   if type(copy) == 'table' and not string.find(copy.err, 'WRONGTYPE', 1, true) then
     return copy
   end
   last = math.max(last, type(copy) == 'string' and tonumber(copy) or 0)
+  found = string.format('%.0f', last)
+end
+local before, since = string.match(found, ':(%x+):(%d+)$')
+local is_opening = not is_source and after == 0
+if last > 0 and is_opening and sequence > 1 then
+  return {'gap', found, time}
+end
+local is_other = not is_source and before and before ~= incarnation
+if last >= sequence and is_other and sequence > tonumber(since) then
+  return {'conflict', found, time}
 end
 if last == sequence or (last > sequence and not is_source) then
-  return {'applied', string.match(stored, '^' .. ARGV[1] .. ' (.*)$') or '', time}
+  return {'applied', string.match(stored, '^' .. ARGV[1] .. '[%x:]* (.*)$') or '', time}
 end
 if last < after or (last ~= after and is_source) then
-  return {'gap', last, time}
+  return {'gap', found, time}
 end
-if not is_source and after == 0 then
+if is_opening then
+  if shown ~= '' then
+    local texts = {}
+    for place, of in ipairs({{KEYS[6], ARGV[3]}, {KEYS[5], ''}, {KEYS[6], ''}}) do
+      local reply = redis.pcall('HGET', unpack(of))
+      texts[place] = type(reply) == 'string' and (place == 1 and 'listed' or reply) or ''
+    end
+    if table.concat(texts, '\n') .. '\n' ~= shown then
+      return {'gap', '0', time}
+    end
+  end
   -- The marks by which a fence that is lost is told from data that are lost.
-  for _, mark in ipairs({{KEYS[5], '', ARGV[3]}, {KEYS[6], '', ARGV[3]}, {KEYS[6], ARGV[3], ''}}) do
-    local reply = redis.pcall('HSETNX', unpack(mark))
+  for _, entry in ipairs({{KEYS[5], '', mark}, {KEYS[6], '', mark}, {KEYS[6], ARGV[3], ''}}) do
+    local reply = redis.pcall('HSETNX', unpack(entry))
     if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) then
       return reply
     end
   end
 end
-redis.call('SET', KEYS[1], ARGV[1])
+local fence = ARGV[1]
+if not is_source then
+  fence = fence .. ':' .. incarnation .. ':' .. (is_other and string.format('%.0f', last) or since or '0')
+end
+redis.call('SET', KEYS[1], fence)
 
 -- A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
 local AHEAD = 90000
@@ -324,6 +355,6 @@ end
 local text = table.concat(list)
 if text ~= '' then
   -- A resend whose first reply was lost must hear of it too.
-  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. text)
+  redis.call('SET', KEYS[1], fence .. ' ' .. text)
 end
 return {'applied', text, time}

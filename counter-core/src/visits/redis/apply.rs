@@ -1,12 +1,11 @@
 //! A batch as a call of `apply.lua`, and its answer.
 
-use fred::types::Value;
-
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::Call;
 use crate::visits::remarks::decode;
-use crate::visits::{Adds, ApplyOutcome, Batch, FenceKind};
+use crate::visits::{Adds, ApplyOutcome, Batch, FenceKind, Witness};
+use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
@@ -14,11 +13,13 @@ pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOut
     let fence = keys.fence(batch.fence);
     let call = encode(keys, batch, &fence);
     let sent = Timestamp::now();
-    let (word, rest, time): (String, Value, u64) = store.client.run(&store.apply, call).await?;
+    let (word, rest, time): (String, String, u64) = store.client.run(&store.apply, call).await?;
     store.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
-    let outcome = match (word.as_str(), rest.as_u64(), rest.as_str()) {
-        ("gap", Some(last), _) => Some(ApplyOutcome::SequenceGap { last }),
-        ("applied", _, Some(remarks)) => decode(&remarks).map(ApplyOutcome::Applied),
+    let found = || rest.parse().ok();
+    let outcome = match &*word {
+        "gap" => found().map(|found| ApplyOutcome::SequenceGap { found }),
+        "conflict" => found().map(|found| ApplyOutcome::Conflict { found }),
+        "applied" => decode(&rest).map(ApplyOutcome::Applied),
         _ => None,
     };
     outcome.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
@@ -40,7 +41,13 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     call.number(batch.fence.after);
     call.number(batch.fence.writer);
     match batch.fence.kind {
-        FenceKind::Process => call.push("process"),
+        FenceKind::Process { incarnation } => {
+            call.line(&incarnation.to_string());
+            if batch.fence.is_opening() {
+                opening(&mut call, batch.witness.as_ref());
+            }
+            call.end();
+        }
         FenceKind::Source { life: None } => call.push("ever"),
         FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
     }
@@ -101,6 +108,16 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         call.end();
     }
     call
+}
+
+/// Adds the mark of a store that has no data yet, and what the store has to show.
+fn opening(call: &mut Call, witness: Option<&Witness>) {
+    call.line(&WriterId::random().to_string());
+    if let Some(witness) = witness {
+        call.line(if witness.listed { "listed" } else { "" });
+        call.line(witness.data.as_deref().unwrap_or_default());
+        call.line(witness.writers.as_deref().unwrap_or_default());
+    }
 }
 
 fn precisions(call: &mut Call, set: &Precisions) {

@@ -49,7 +49,7 @@ impl Keys {
     /// String: the last sequence of a process or the position of a source, and the remarks on that batch.
     pub(super) fn fence(&self, Fence { writer, kind, .. }: Fence) -> String {
         match kind {
-            FenceKind::Process => self.fence_of(writer),
+            FenceKind::Process { .. } => self.fence_of(writer),
             FenceKind::Source { .. } => self.source_of(writer),
         }
     }

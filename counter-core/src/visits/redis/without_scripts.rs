@@ -12,12 +12,15 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use super::writers::MARK;
-use crate::redis::{Command, Connection, args, has_code, unavailable};
+use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
 use crate::visits::batch::AHEAD;
 use crate::visits::remarks::decode;
-use crate::visits::{Adds, ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark};
+use crate::visits::{
+    Adds, ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark, StoredFence, Witness,
+};
+use crate::writer::WriterId;
 use crate::{Error, Precision, Precisions, Timestamp};
 
 /// The number of counters that are cleaned in one call.
@@ -45,34 +48,39 @@ async fn apply_at(
         stored => stored?,
     };
     let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
-    // Where scripts were permitted before, one has written its remarks after the sequence.
-    let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
-    let kept = last.parse::<u64>().unwrap_or(0);
+    // Where scripts were permitted before, one has written its remarks after the fence.
+    let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
+    let kept: StoredFence = found.parse().unwrap_or_default();
     let writer = batch.fence.writer.to_string();
-    let is_source = batch.fence.is_source();
-    let mut last = kept;
-    if is_source {
+    let mut found = kept;
+    if batch.fence.is_source() {
         let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
             Err(error) if has_code(&error, "WRONGTYPE") => None,
             copy => copy?,
         };
         let copy = copy.and_then(|copy| str::from_utf8(&copy).ok()?.parse().ok());
-        last = last.max(copy.unwrap_or(0));
+        found.sequence = found.sequence.max(copy.unwrap_or(0));
     }
-    let remarks = || Some(remarks).filter(|_| last == kept).and_then(decode).unwrap_or_default();
-    if let Some(outcome) = batch.fence.outcome(last, remarks) {
+    let remarks = || Some(remarks).filter(|_| found == kept).and_then(decode).unwrap_or_default();
+    if let Some(outcome) = batch.fence.outcome(found, remarks) {
         transaction.abandon().await?;
         return Ok(outcome);
+    }
+    if let Some(witness) = batch.witness.as_ref().filter(|_| batch.fence.is_opening())
+        && !witness.shows_same(&shown(&transaction, keys, &writer).await?)
+    {
+        transaction.abandon().await?;
+        return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
     }
     let sent = Timestamp::now();
     let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
     // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
     // and nothing is done here.
-    let sequence = batch.fence.sequence.to_string();
-    let mut commands = vec![(Of::Index, ("SET", args([fence, &sequence])))];
+    let next = batch.fence.applied_to(found).to_string();
+    let mut commands = vec![(Of::Index, ("SET", args([fence, &next])))];
     if let FenceKind::Source { life } = batch.fence.kind {
-        commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &sequence]))));
+        commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &next]))));
         commands.push(match life {
             Some(life) => {
                 let end = time.plus(life.as_secs()).to_string();
@@ -80,9 +88,10 @@ async fn apply_at(
             }
             None => (Of::Index, ("ZREM", args([&keys.sources_due, &writer]))),
         });
-    } else if batch.fence.after == 0 {
-        commands.push((Of::Index, ("HSETNX", args([&keys.total, MARK, &writer]))));
-        commands.push((Of::Index, ("HSETNX", args([&keys.writers, MARK, &writer]))));
+    } else if batch.fence.is_opening() {
+        let mark = WriterId::random().to_string();
+        commands.push((Of::Index, ("HSETNX", args([&*keys.total, MARK, &mark]))));
+        commands.push((Of::Index, ("HSETNX", args([&*keys.writers, MARK, &mark]))));
         commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
     }
     let ahead = time.plus(AHEAD);
@@ -114,6 +123,19 @@ async fn apply_at(
     refused.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
     remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
     Ok(ApplyOutcome::Applied(remarks))
+}
+
+/// Returns the marks of the server of a transaction.
+async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
+    let mark = async |key: &str, field: &str| -> Result<Option<String>, Error> {
+        match transaction.call("HGET", args([key, field])).await {
+            Err(error) if has_code(&error, "WRONGTYPE") => Ok(None),
+            mark => mark,
+        }
+    };
+    let listed = mark(&keys.writers, writer).await?.is_some();
+    let (data, writers) = (mark(&keys.total, MARK).await?, mark(&keys.writers, MARK).await?);
+    Ok(Witness { data, writers, listed, evicts: false })
 }
 
 /// The part of the batch that a command is for, by index.

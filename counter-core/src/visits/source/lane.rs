@@ -7,7 +7,7 @@ use crate::time::Grid;
 use crate::visits::pending::Pending;
 use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, Batch, Bin, Fence, FenceKind};
+use crate::visits::{Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
@@ -120,15 +120,7 @@ impl Lane {
 /// Returns a batch without counts.
 pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
-    Batch {
-        shard,
-        fence,
-        cells: Vec::new(),
-        sketches: Vec::new(),
-        bins: Vec::new(),
-        grid: Arc::clone(grid),
-        adds: Adds::Hits,
-    }
+    Batch::empty(shard, fence, grid)
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ pub(crate) async fn positions(
     let questions: Vec<_> = store.shards().iter().map(nowhere).collect();
     let answers = join_all(questions.iter().map(|batch| store.apply(batch))).await;
     let position = |answer: Result<ApplyOutcome, Error>| match answer? {
-        ApplyOutcome::SequenceGap { last } => Ok(last),
-        ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+        ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
+        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Refused)),
     };
     answers.into_iter().map(position).collect()
 }

@@ -306,8 +306,8 @@ impl Source {
                         }
                     }
                 }
-                Ok(ApplyOutcome::SequenceGap { last }) => {
-                    let dropped = lane.move_to(last);
+                Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
+                    let dropped = lane.move_to(found.sequence);
                     self.tally.give_up_labels();
                     hits.pending -= dropped;
                     hits.returned += dropped;
@@ -335,7 +335,7 @@ impl Source {
                 batch.fence.kind = FenceKind::Source { life: Some(Duration::ZERO) };
                 lane.counted = match self.store.apply(&batch).await? {
                     ApplyOutcome::Applied(_) => 0,
-                    ApplyOutcome::SequenceGap { last } => last,
+                    ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => found.sequence,
                 };
             }
             if lane.counted > 0 {

@@ -14,12 +14,13 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
+use super::file_id::FileId;
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
-use crate::visits::Witness;
 use crate::visits::journal::Entry;
+use crate::visits::{Incarnation, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
@@ -30,7 +31,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 const APPLICATION: i64 = 1_633_907_568;
 /// The version of the format, of files without distributions and with them. A file of a newer one is left for the version
 /// that wrote it.
-const FORMATS: [i64; 2] = [1, 2];
+const FORMATS: [i64; 2] = [3, 4];
 const PAGE: u64 = 4096;
 /// The time for which a connection waits until an earlier one to the same file, which was given up, has ended.
 const BUSY: Duration = Duration::from_secs(2);
@@ -49,11 +50,12 @@ const LONGEST: usize = 16 << 20;
 
 /// The tables, and what tells that they are there.
 const CREATE: [&str; 5] = [
-    "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL) STRICT",
-    "CREATE TABLE lane (shard INTEGER PRIMARY KEY, writer BLOB NOT NULL, data TEXT, writers TEXT, \
-     is_known INTEGER NOT NULL) STRICT",
-    "CREATE TABLE part (shard INTEGER NOT NULL, sequence INTEGER NOT NULL, is_waiting INTEGER NOT NULL, \
-     hits INTEGER NOT NULL, checksum INTEGER NOT NULL, content BLOB NOT NULL) STRICT",
+    "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL, \
+     file TEXT NOT NULL) STRICT",
+    "CREATE TABLE lane (shard INTEGER PRIMARY KEY, writer BLOB NOT NULL, incarnation INTEGER NOT NULL, data TEXT, \
+     writers TEXT, is_known INTEGER NOT NULL) STRICT",
+    "CREATE TABLE part (shard INTEGER NOT NULL, sequence INTEGER NOT NULL, incarnation INTEGER NOT NULL, \
+     is_waiting INTEGER NOT NULL, hits INTEGER NOT NULL, checksum INTEGER NOT NULL, content BLOB NOT NULL) STRICT",
     "CREATE INDEX part_of ON part (shard, sequence)",
     "PRAGMA application_id = 1633907568",
 ];
@@ -66,6 +68,7 @@ pub(crate) struct Rows {
 
 struct Part {
     sequence: u64,
+    incarnation: Incarnation,
     is_waiting: bool,
     hits: u64,
     content: Vec<u8>,
@@ -84,9 +87,11 @@ pub(crate) struct Found {
 pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
+    /// The process that wrote what waits.
+    pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
     /// The batches, by sequence.
-    pub(crate) batches: Vec<(u64, Content)>,
+    pub(crate) batches: Vec<(u64, Incarnation, Content)>,
     /// Hits that were not cut into batches.
     pub(crate) waiting: Option<Waiting>,
 }
@@ -111,14 +116,16 @@ impl Rows {
             for batch in &entry.batches {
                 let content = encode(&batch.cells, &batch.sketches, &batch.bins, grid);
                 let (sequence, hits) = (batch.fence.sequence, batch.hits());
-                parts.push(Part { sequence, is_waiting: false, hits, content });
+                let incarnation = batch.fence.incarnation();
+                parts.push(Part { sequence, incarnation, is_waiting: false, hits, content });
                 yield_now().await;
             }
             let chunks = std::mem::take(&mut entry.waiting).take(names, grid, SAMPLES);
             for chunk in chunks {
                 let hits = chunk.cells.iter().map(|cell| cell.count).sum();
                 let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
-                parts.push(Part { sequence: entry.next, is_waiting: true, hits, content });
+                let (sequence, incarnation) = (entry.next, entry.incarnation);
+                parts.push(Part { sequence, incarnation, is_waiting: true, hits, content });
                 yield_now().await;
             }
             Self { entry, parts }
@@ -159,8 +166,9 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
         }
         let format = format!("PRAGMA user_version = {}", FORMATS[usize::from(grid.distributions.is_some())]);
         sqlx::query(&format).execute(&mut *transaction).await?;
-        let of_process = sqlx::query("INSERT INTO spool VALUES (?, ?, ?)");
+        let of_process = sqlx::query("INSERT INTO spool VALUES (?, ?, ?, ?)");
         let of_process = of_process.bind(count(shards)).bind(encode_grid(grid)).bind(now());
+        let of_process = of_process.bind(FileId::of(path).await?.to_string());
         of_process.execute(&mut *transaction).await?;
         transaction.commit().await?;
     }
@@ -178,7 +186,7 @@ pub(crate) fn open_left(
 async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
     let mut connection = answered(options(path).connect()).await?;
     let bytes = answered(tokio::fs::metadata(path)).await?.len();
-    match read(&mut connection, shards, bytes).await {
+    match read(&mut connection, path, shards, bytes).await {
         Err(Unread::Damaged { reason, .. }) => {
             let hits =
                 answered(number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part")).await.ok();
@@ -240,8 +248,8 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
         };
         delete.execute(&mut *transaction).await?;
         let witness = entry.witness.as_ref();
-        let lane = sqlx::query("INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?)").bind(shard);
-        let lane = lane.bind(entry.writer.to_bytes().to_vec());
+        let lane = sqlx::query("INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?)").bind(shard);
+        let lane = lane.bind(entry.writer.to_bytes().to_vec()).bind(bits(entry.incarnation));
         let lane = lane.bind(witness.and_then(|witness| witness.data.clone()));
         let lane = lane.bind(witness.and_then(|witness| witness.writers.clone())).bind(witness.is_some());
         lane.execute(&mut *transaction).await?;
@@ -249,7 +257,10 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
             let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO part ");
             insert.push_values(parts, |mut row, part| {
                 let sequence = signed(part.sequence);
-                row.push_bind(shard).push_bind(sequence).push_bind(part.is_waiting);
+                row.push_bind(shard)
+                    .push_bind(sequence)
+                    .push_bind(bits(part.incarnation))
+                    .push_bind(part.is_waiting);
                 row.push_bind(signed(part.hits)).push_bind(checksum(shard, sequence, &part.content));
                 row.push_bind(&*part.content);
             });
@@ -268,7 +279,12 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
     Ok(())
 }
 
-async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> Result<Found, Unread> {
+async fn read(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    shards: Shards,
+    bytes: u64,
+) -> Result<Found, Unread> {
     let application = answered(number(connection, "PRAGMA application_id")).await?;
     let format = answered(number(connection, "PRAGMA user_version")).await?;
     if (application, format) == (0, 0) {
@@ -290,17 +306,26 @@ async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> 
     if check != "ok" {
         return Err(Unread::damaged(&check));
     }
-    let of_process = sqlx::query("SELECT shards, grid, written FROM spool").fetch_one(&mut *connection);
+    let of_process = sqlx::query("SELECT shards, grid, written, file FROM spool").fetch_one(&mut *connection);
     let of_process = answered(of_process).await?;
     let (its, ours) = (of_process.try_get::<i64, _>(0)?, count(shards));
     if its != ours {
         return Err(Unread::Foreign(format!("it is for a store of {its} shards, and this one has {ours}")));
     }
+    let written: String = of_process.try_get(3)?;
+    if FileId::of(path).await?.is_copy_of(&written) {
+        return Err(Unread::Foreign(
+            "it is a copy, and what it has may be counted by the process that wrote the original. If that process and its \
+             file are gone for good, set `file` in the table `spool` of this one to an empty text"
+                .to_owned(),
+        ));
+    }
     let grid = of_process.try_get(1)?;
     let grid = decode_grid(grid).ok_or_else(|| Unread::damaged("precisions that are none"))?;
     let silence = now().saturating_sub(of_process.try_get(2)?);
     let mut lanes = Vec::new();
-    let found = sqlx::query("SELECT shard, writer, data, writers, is_known FROM lane ORDER BY shard");
+    let found =
+        sqlx::query("SELECT shard, writer, data, writers, is_known, incarnation FROM lane ORDER BY shard");
     for row in answered(found.fetch_all(&mut *connection)).await? {
         let number: i64 = row.try_get(0)?;
         let shard = shards.iter().find(|shard| index(*shard) == number);
@@ -311,8 +336,10 @@ async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> 
         // That the fence was made is known by the witness alone.
         let witness = Witness { data, writers, listed: true, evicts: false };
         let witness = Some(witness).filter(|_| is_known);
+        let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
         let (batches, waiting) = read_rows(connection, number, &grid).await?;
-        lanes.push(FoundLane { shard, writer: WriterId::of(writer), witness, batches, waiting });
+        let writer = WriterId::of(writer);
+        lanes.push(FoundLane { shard, writer, incarnation, witness, batches, waiting });
     }
     Ok(Found {
         grid: Arc::new(grid),
@@ -327,10 +354,10 @@ async fn read_rows(
     connection: &mut SqliteConnection,
     shard: i64,
     grid: &Grid,
-) -> Result<(Vec<(u64, Content)>, Option<Waiting>), Unread> {
+) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), Unread> {
     let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
     loop {
-        let rows = "SELECT sequence, is_waiting, checksum, content, rowid FROM part \
+        let rows = "SELECT sequence, is_waiting, checksum, content, rowid, incarnation FROM part \
                     WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
         let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(PAGE_OF_ROWS);
         let rows = answered(rows.fetch_all(&mut *connection)).await?;
@@ -353,7 +380,8 @@ async fn read_rows(
                 waiting.take_if(|earlier| earlier.sequence < sequence);
                 waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
             } else {
-                batches.push((sequence, decoded));
+                let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
+                batches.push((sequence, incarnation, decoded));
             }
             yield_now().await;
         }
@@ -416,6 +444,10 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn bits(incarnation: Incarnation) -> i64 {
+    incarnation.to_bits().cast_signed()
+}
+
 fn now() -> i64 {
     signed(Timestamp::now().as_unix())
 }
@@ -427,7 +459,7 @@ mod tests {
     use super::*;
     use crate::Precision;
     use crate::visits::pending::Pending;
-    use crate::visits::{Adds, Batch, Cell, Fence, FenceKind};
+    use crate::visits::{Batch, Cell, Fence, FenceKind};
 
     fn new() -> PathBuf {
         std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
@@ -446,20 +478,14 @@ mod tests {
             finest: Precision::try_from(1).expect("not 0"),
             count: 1,
         };
-        let fence = Fence { writer, kind: FenceKind::Process, sequence: 2, after: 1 };
+        let incarnation = Incarnation::random();
+        let fence = Fence { writer, kind: FenceKind::Process { incarnation }, sequence: 2, after: 1 };
         let grid = Arc::new(grid.clone());
-        let batch = Batch {
-            shard: shard(),
-            fence,
-            cells: vec![cell],
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid,
-            adds: Adds::Hits,
-        };
+        let batch = Batch { cells: vec![cell], ..Batch::empty(shard(), fence, &grid) };
         Entry {
             shard: shard(),
             writer,
+            incarnation,
             witness: None,
             is_whole: true,
             oldest: 0,
@@ -467,6 +493,13 @@ mod tests {
             next: 3,
             waiting: Pending::default(),
         }
+    }
+
+    /// Makes a copy pass for the original.
+    async fn own_copy(path: &Path) {
+        let mut connection = options(path).connect().await.expect("a database");
+        sqlx::query("UPDATE spool SET file = ''").execute(&mut connection).await.expect("a spool");
+        connection.close().await.expect("closed");
     }
 
     #[tokio::test]
@@ -478,6 +511,7 @@ mod tests {
             let writer = entry.writer;
             write(&mut connection, &[Rows::of(entry, &[], &grid).await]).await.expect("writable");
             std::fs::copy(&path, &without).expect("writable");
+            own_copy(&without).await;
             let (left, found) = open_left(&without, Shards::ONE).await.expect("it is sound");
             left.close().await.expect("closed");
             assert_eq!(found.lanes.iter().map(|lane| lane.writer).collect::<Vec<_>>(), [writer]);
@@ -511,13 +545,13 @@ mod tests {
     async fn values_of_other_types_are_damage_and_no_panic() {
         let grid = Grid::default();
         for (table, values) in [
-            ("spool", "'one', 'grid', 'now'"),
-            ("spool", "1, 7, 7"),
-            ("lane", "'x', x'00', NULL, NULL, 0"),
-            ("lane", "0, 'a writer, of 16 ', 1, 2, 'y'"),
-            ("lane", "0, x'00112233445566778899aabbccddeeff', 1, 2, 'y'"),
-            ("part", "0, 'x', 'y', 'z', 'a', 5"),
-            ("part", "0, -1, 0, 0, 0, x''"),
+            ("spool", "'one', 'grid', 'now', ''"),
+            ("spool", "1, 7, 7, ''"),
+            ("lane", "'x', x'00', 0, NULL, NULL, 0"),
+            ("lane", "0, 'a writer, of 16 ', 0, 1, 2, 'y'"),
+            ("lane", "0, x'00112233445566778899aabbccddeeff', 0, 1, 2, 'y'"),
+            ("part", "0, 'x', 0, 'y', 'z', 'a', 5"),
+            ("part", "0, -1, 0, 0, 0, 0, x''"),
         ] {
             let path = new();
             let mut connection = open(&path, Shards::ONE, &grid, 1 << 30).await.expect("writable");

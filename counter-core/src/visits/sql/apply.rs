@@ -7,7 +7,7 @@ use super::names::Known;
 use super::{SqlVisits, bins, fence, names, raised, unix};
 use crate::sql::{Class, Dialect, Failure, Session, Value};
 use crate::visits::batch::AHEAD;
-use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark, StoredFence};
 use crate::{Error, Timestamp};
 
 /// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
@@ -33,16 +33,22 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<Appl
     let sent = Timestamp::now();
     let found = fence::hold(&mut session, dialect, batch.fence).await?;
     store.skew.measure(sent, found.time, Timestamp::now());
-    if let Some(outcome) = batch.fence.outcome(found.sequence, || found.remarks) {
+    if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
         session.roll_back().await?;
         return Ok(outcome);
     }
-    if !batch.fence.is_source() && batch.fence.after == 0 {
-        fence::mark(&mut session, dialect, batch.fence.writer).await?;
+    if batch.fence.is_opening() {
+        if let Some(witness) = &batch.witness
+            && !witness.shows_same(&fence::shown(&mut session, batch.fence.writer).await?)
+        {
+            session.roll_back().await?;
+            return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
+        }
+        fence::mark(&mut session, dialect).await?;
     }
     let mut remarks = Vec::new();
     write(&mut session, dialect, batch, found.time, fits, &mut remarks).await?;
-    fence::advance(&mut session, batch.fence, &remarks).await?;
+    fence::advance(&mut session, batch.fence, found.fence, &remarks).await?;
     session.commit().await?;
     Ok(ApplyOutcome::Applied(remarks))
 }

@@ -1,8 +1,8 @@
 use super::{SqlVisits, at, malformed};
-use crate::sql::{Dialect, Failure, Session, Value};
+use crate::sql::{Dialect, Failure, Row, Session, Value};
 use crate::visits::remarks::{decode, encode};
 use crate::visits::store::REMEMBERED;
-use crate::visits::{Fence, FenceKind, Remark, Witness};
+use crate::visits::{Fence, FenceKind, Incarnation, Remark, StoredFence, Witness};
 use crate::writer::WriterId;
 use crate::{Error, Timestamp};
 
@@ -12,9 +12,14 @@ const PAGE: i64 = 1000;
 /// The longest life of a source that is not kept for ever, in seconds: longer than there are instants.
 const FAR: i64 = 1 << 40;
 
+/// The marks, and the fence of a writer as its entry in the list of writers. The row of a fence that a transaction holds
+/// has a sequence of 0 until the batch is applied.
+const WITNESS: &str = "SELECT name, value FROM access_meta \
+    UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
+
 /// A fence as it was found.
 pub(super) struct Found {
-    pub(super) sequence: u64,
+    pub(super) fence: StoredFence,
     pub(super) remarks: Vec<Remark>,
     /// The time of the database's clock.
     pub(super) time: Timestamp,
@@ -31,45 +36,64 @@ pub(super) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence)
         "writer",
         &[("written", "{new}")],
     );
-    let text = text + " RETURNING sequence, remarks, written";
+    let text = text + " RETURNING sequence, remarks, written, incarnation, since";
     let rows = session.fetch(&text, &[Value::Text(&writer), Value::Int(kind)]).await?;
     let broken = || malformed(format!("access_fence {writer}"));
     let row = rows.first().ok_or_else(broken)?;
-    let sequence = u64::try_from(row.int(0)?).map_err(|_| broken())?;
+    let number = |column| u64::try_from(row.int(column)?).map_err(|_| broken());
+    let incarnation = Incarnation::from_bits(row.int(3)?.cast_unsigned());
+    let fence = StoredFence { sequence: number(0)?, incarnation, since: number(4)? };
     let remarks = decode(&row.text(1)?).ok_or_else(broken)?;
-    Ok(Found { sequence, remarks, time: at(row.int(2)?) })
+    Ok(Found { fence, remarks, time: at(row.int(2)?) })
 }
 
-/// Writes the marks by which a fence that is lost is told from data that are lost, with the first batch of a
-/// process.
-pub(super) async fn mark(session: &mut Session, dialect: &Dialect, writer: WriterId) -> Result<(), Failure> {
-    let writer = writer.to_string();
+/// Writes the marks that distinguish a lost fence from lost data, with the batch that creates a fence.
+pub(super) async fn mark(session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
+    let mark = WriterId::random().to_string();
     let text = dialect.insert_new("access_meta (name, value)", "VALUES ('data', ?), ('writers', ?)");
-    session.execute(&text, &[Value::Text(&writer), Value::Text(&writer)]).await.map(drop)
+    session.execute(&text, &[Value::Text(&mark), Value::Text(&mark)]).await.map(drop)
 }
 
-pub(super) async fn advance(session: &mut Session, fence: Fence, remarks: &[Remark]) -> Result<(), Failure> {
+/// Writes the fence after a batch, where `found` was.
+pub(super) async fn advance(
+    session: &mut Session,
+    fence: Fence,
+    found: StoredFence,
+    remarks: &[Remark],
+) -> Result<(), Failure> {
     let life = match fence.kind {
         FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
         _ => None,
     };
     // As far as an instant can be away; NULL is for ever.
     let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
-    let text =
-        format!("UPDATE access_fence SET sequence = ?, remarks = ?, expiry = {expiry} WHERE writer = ?");
-    let sequence = i64::try_from(fence.sequence).unwrap_or(i64::MAX);
+    let text = format!(
+        "UPDATE access_fence SET sequence = ?, incarnation = ?, since = ?, remarks = ?, expiry = {expiry} \
+         WHERE writer = ?"
+    );
+    let StoredFence { sequence, incarnation, since } = fence.applied_to(found);
+    let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let (remarks, writer) = (encode(remarks), fence.writer.to_string());
-    let values = [Value::Int(sequence), Value::Text(&remarks), Value::Text(&writer)];
+    let incarnation = Value::Int(incarnation.to_bits().cast_signed());
+    let values = [number(sequence), incarnation, number(since), Value::Text(&remarks), Value::Text(&writer)];
     session.execute(&text, &values).await.map(drop)
 }
 
 /// Returns the marks, as they are at one moment.
 pub(super) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
-    let text = "SELECT name, value FROM access_meta \
-        UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ?";
     let writer = writer.to_string();
+    of_rows(&store.database.fetch(WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
+}
+
+/// Returns the marks within a transaction.
+pub(super) async fn shown(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
+    let writer = writer.to_string();
+    of_rows(&session.fetch(WITNESS, &[Value::Text(&writer)]).await?)
+}
+
+fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
     let mut witness = Witness::default();
-    for row in store.database.fetch(text, &[Value::Text(&writer)]).await? {
+    for row in rows {
         match &*row.text(0)? {
             "data" => witness.data = Some(row.text(1)?),
             "writers" => witness.writers = Some(row.text(1)?),

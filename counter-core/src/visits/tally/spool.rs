@@ -44,6 +44,11 @@ impl Tally {
         self.backlog().delivery.recover(batch);
     }
 
+    /// Notes hits of an ended process that another one may have sent.
+    pub(crate) fn recover_in_doubt(&self, hits: u64) {
+        self.backlog().delivery.recover_in_doubt(hits);
+    }
+
     /// Notes hits of an ended process that no precision keeps any more.
     pub(crate) fn recover_expired(&self, hits: u64) {
         self.backlog().delivery.recover_expired(hits);

@@ -13,7 +13,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::{Namespace, WriterId};
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, VisitorCell};
 use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Store, Timestamp};
 use tests::{Postgres, RedisServer};
 
@@ -156,7 +156,7 @@ async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) ->
             }
             VisitorCell { counter: counter.clone(), start, finest, raised }
         };
-        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
+        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process { incarnation: Incarnation::default() }, sequence: 1, after: 0 };
         let (cells, sketches) = (names.iter().map(cell).collect(), names.iter().map(visit).collect());
         near.apply(&Batch {
             shard,
@@ -166,6 +166,7 @@ async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) ->
             bins: Vec::new(),
             grid: Arc::clone(&grid),
             adds: Adds::Hits,
+            witness: None,
         })
         .await?;
     }

@@ -13,7 +13,7 @@ use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
 use tests::{MariaDb, Postgres};
 
@@ -144,7 +144,7 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
                 |name: &CounterName, start, count| Cell { counter: name.clone(), start, finest, count };
             let cells =
                 starts.flat_map(|(start, count)| names.iter().map(move |name| cell(name, start, count)));
-            let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
+            let fence = Fence { writer, kind: FenceKind::Process { incarnation: Incarnation::default() }, sequence: sequence + 1, after: sequence };
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
             let batch = Batch {
@@ -155,6 +155,7 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
                 bins: Vec::new(),
                 grid,
                 adds: Adds::Hits,
+                witness: None,
             };
             store.apply(&batch).await?;
         }

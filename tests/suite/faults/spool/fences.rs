@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use counter_core::stores::{Answer, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, Witness};
+use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness};
 use counter_core::{Error, ErrorKind, MemoryStore, Store};
 
 use super::{LIMIT, folder, over, record, run_until, spool, sums, total, write_and_end};
@@ -43,7 +43,7 @@ impl Hand for Few {
             if self.forgets.load(Ordering::Relaxed) {
                 return Ok(match batch.fence.after {
                     0 => ApplyOutcome::Applied(Vec::new()),
-                    _ => ApplyOutcome::SequenceGap { last: 0 },
+                    _ => ApplyOutcome::SequenceGap { found: StoredFence::default() },
                 });
             }
             let left = self.left.load(Ordering::Relaxed);
@@ -76,7 +76,10 @@ async fn a_recovered_batch_whose_answer_was_lost_is_settled_when_it_is_found() {
     let (store, folder) = (Through::new(Few::default()), folder());
     leave_a_batch(&store, folder.path()).await;
     store.hand.takes(10);
-    let lost = [Err(Error::new(ErrorKind::Unavailable)), Ok(ApplyOutcome::SequenceGap { last: 2 })];
+    let lost = [
+        Err(Error::new(ErrorKind::Unavailable)),
+        Ok(ApplyOutcome::SequenceGap { found: StoredFence { sequence: 2, ..StoredFence::default() } }),
+    ];
     store.hand.instead.lock().expect("no panic").extend(lost);
     let mut next = over(&store, folder.path());
     for _ in 0..2 {

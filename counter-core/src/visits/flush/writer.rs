@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::visits::store::REMEMBERED;
+use crate::visits::{Fence, FenceKind, Incarnation, Witness};
+use crate::writer::WriterId;
+
+/// The owner of a sequence of batches, and what it knows about the servers that it sent them to.
+///
+/// The store behind an address may be several servers in turn: an empty one, an old replica, a restored backup, and the
+/// first one again. So nothing here belongs to one server but the witnesses.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) id: WriterId,
+    pub(super) incarnation: Incarnation,
+    /// The last sequence that was given to a batch.
+    pub(super) sequence: u64,
+    /// The highest sequence that a server acknowledged, and when one last did.
+    acknowledged: Option<(u64, Instant)>,
+    /// What the servers showed after the fence was created, the latest last; at most [`MAX_WITNESSES`].
+    witnesses: Vec<Witness>,
+    /// Set when the fence was created since a witness was last taken.
+    is_unwitnessed: bool,
+}
+
+/// The number of servers that a writer recognizes by their witness. Those that still have the fence need none.
+const MAX_WITNESSES: usize = 8;
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        Self {
+            id: WriterId::random(),
+            incarnation: Incarnation::random(),
+            sequence: 0,
+            acknowledged: None,
+            witnesses: Vec::new(),
+            is_unwitnessed: true,
+        }
+    }
+
+    /// Returns the sequence of the next batch with counts; the first of all is empty.
+    pub(super) const fn upcoming(&self) -> u64 {
+        if self.sequence == 0 { 2 } else { self.sequence + 1 }
+    }
+
+    pub(super) fn next(&mut self) -> Fence {
+        let after = self.sequence;
+        self.sequence += 1;
+        self.fence(after, self.sequence)
+    }
+
+    pub(super) const fn fence(&self, after: u64, sequence: u64) -> Fence {
+        let kind = FenceKind::Process { incarnation: self.incarnation };
+        Fence { writer: self.id, kind, sequence, after }
+    }
+
+    /// Returns the highest sequence that a server acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged.map_or(0, |(sequence, _)| sequence)
+    }
+
+    pub(super) fn acknowledge(&mut self, fence: Fence, now: Instant) {
+        self.acknowledged = Some((self.acknowledged().max(fence.sequence), now));
+        self.is_unwitnessed |= fence.is_opening();
+    }
+
+    /// Returns the time since a server last acknowledged a batch.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        self.acknowledged.map(|(_, at)| at.elapsed())
+    }
+
+    pub(super) const fn is_unwitnessed(&self) -> bool {
+        self.is_unwitnessed
+    }
+
+    /// Notes what the store shows after the fence was created. A witness that does not list the writer is that of another
+    /// server, so that it is taken once more before the next batch.
+    pub(super) fn witness(&mut self, witness: Option<Witness>) {
+        self.is_unwitnessed = witness.as_ref().is_some_and(|witness| !witness.listed);
+        let Some(witness) = witness.filter(|witness| witness.data.is_some()) else { return };
+        self.witnesses.retain(|known| known.data != witness.data);
+        if self.witnesses.len() == MAX_WITNESSES {
+            self.witnesses.remove(0);
+        }
+        self.witnesses.push(witness);
+    }
+
+    /// Returns whether a server without the fence lacks the counts, too, given what it shows now.
+    pub(super) fn data_are_lost(&self, now: Option<&Witness>) -> bool {
+        let before = |now: &Witness| {
+            let known = self.witnesses.iter().find(|known| known.data == now.data);
+            known.or(self.witnesses.last())
+        };
+        match now.and_then(|now| Some((before(now)?, now))) {
+            Some((before, now)) => now.shows_loss_since(before),
+            None => self.silence().is_none_or(|silence| silence < REMEMBERED),
+        }
+    }
+}

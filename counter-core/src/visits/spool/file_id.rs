@@ -1,0 +1,71 @@
+//! The identity of a file on its file system, by which a copy is recognized.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// The inode of a file and the nanosecond in which it was created, 0 if the file system does not say.
+///
+/// A file keeps both when it is renamed, when its process ends, and when its volume is mounted elsewhere. A copy has
+/// others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    inode: u64,
+    created: u128,
+}
+
+impl FileId {
+    pub(crate) async fn of(path: &Path) -> io::Result<Self> {
+        let metadata = tokio::fs::metadata(path).await?;
+        let created = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        Ok(Self { inode: inode(&metadata), created: created.unwrap_or_default().as_nanos() })
+    }
+
+    /// Returns whether this is a copy of the file that has this text as its identity; an empty text fits every file.
+    ///
+    /// Some network file systems number their files anew with each mount, so another inode alone proves nothing.
+    pub(crate) fn is_copy_of(self, written: &str) -> bool {
+        let Some((inode, created)) = written.split_once(':') else { return false };
+        let has_other_time = self.created == 0 || created.parse() != Ok(self.created);
+        inode.parse() != Ok(self.inode) && has_other_time
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> u64 {
+    0
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.inode, self.created)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::WriterId;
+
+    #[tokio::test]
+    async fn a_renamed_file_keeps_its_identity_and_a_copy_has_another() {
+        let folder = std::env::temp_dir().join(WriterId::random().to_string());
+        std::fs::create_dir(&folder).expect("writable");
+        let [file, renamed, copy] = ["file", "renamed", "copy"].map(|name| folder.join(name));
+        std::fs::write(&file, "rows").expect("writable");
+        let written = FileId::of(&file).await.expect("readable").to_string();
+        std::fs::rename(&file, &renamed).expect("on one disk");
+        std::fs::copy(&renamed, &copy).expect("writable");
+        assert!(!FileId::of(&renamed).await.expect("readable").is_copy_of(&written));
+        let copied = FileId::of(&copy).await.expect("readable");
+        assert!(copied.is_copy_of(&written) && !copied.is_copy_of(""));
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
+}
