@@ -2,6 +2,7 @@
 
 mod disk;
 mod fences;
+mod copies;
 mod kills;
 mod lives;
 

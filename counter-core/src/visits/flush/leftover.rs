@@ -207,7 +207,8 @@ impl Lane {
         let incarnation = Incarnation::random();
         for (sequence, chunk) in (sequence..).zip(chunks) {
             let Chunk { cells, sketches, bins, .. } = chunk;
-            self.push(sequence, incarnation, Content { cells, sketches, bins }, false);
+            // The process may have sent the same hits while its disk failed.
+            self.push(sequence, incarnation, Content { cells, sketches, bins }, true);
         }
         self.is_changed = true;
     }
@@ -274,7 +275,13 @@ impl Lane {
         self.leave_conflicts_out(found, tally);
         if found.sequence == 0 && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
-            if !self.data_are_lost(now.as_ref()) {
+            if self.data_are_lost(now.as_ref()) {
+                // The next witness is another one. Until it is known, counts that were sent here are in doubt.
+                if self.witness.take().is_some() {
+                    self.is_changed = true;
+                    return Ok(false);
+                }
+            } else {
                 if self.stored_fence(store).await?.sequence > 0 {
                     // The witness was that of another server than the first answer.
                     return Err(no_fences());
@@ -371,10 +378,6 @@ impl Lane {
             self.has_sent |= item.batch.len() > 0;
             match store.apply(&item.batch).await? {
                 ApplyOutcome::Applied(remarks) => {
-                    if item.batch.fence.is_opening() {
-                        // The witness that the process saw may be that of another server.
-                        self.witness = None;
-                    }
                     tally.acknowledge(&item.batch, &remarks, item.is_replay);
                     item.is_replay = true;
                     self.next = self.next.map(|next| next + 1);

@@ -156,13 +156,13 @@ async fn a_full_disk_costs_durability_until_there_is_room_again() {
 async fn files_that_are_not_for_this_process_are_left_alone() {
     let folder = folder();
     let newer = left_in(folder.path(), 5).await;
-    change(&newer, |bytes| bytes[USER_VERSION + 3] = 3);
+    change(&newer, |bytes| bytes[USER_VERSION + 3] = 9);
     let foreign = folder.path().join("access-counter-of-somebody.txt");
     std::fs::write(&foreign, "a text").expect("writable");
     let left = goes_on_beside_what_is_in(folder.path()).await;
     assert!(newer.exists() && foreign.exists() && left.len() <= 3, "{left:?}");
     // The version that knows the format finds it.
-    change(&newer, |bytes| bytes[USER_VERSION + 3] = 1);
+    change(&newer, |bytes| bytes[USER_VERSION + 3] = 3);
     let mut counters = over(&Switch::store(), folder.path());
     counters.flush().await.expect("the store is there");
     assert_eq!(total(&counters.stats()).await, 5);

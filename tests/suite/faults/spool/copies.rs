@@ -1,0 +1,94 @@
+//! A directory of a spool that is copied while its process lives, as `cp -a` and a snapshot of its volume do.
+
+use std::path::Path;
+use std::time::Instant;
+
+use counter_core::Counters;
+use counter_core::entity::sqlx;
+use counter_core::visits::{Hint, SpoolHealth};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+
+use super::{Switch, files, folder, over, record, run_until, spool, total};
+
+/// Copies what a process has written. A snapshot of a volume leaves the files what they are, and a copy does not.
+async fn copy(from: &Path, to: &Path, is_snapshot: bool) {
+    for name in files(from).iter().filter(|name| !name.ends_with(".lock")) {
+        std::fs::copy(from.join(name), to.join(name)).expect("writable");
+    }
+    for name in files(to).iter().filter(|name| is_snapshot && name.ends_with(".spool")) {
+        let options = SqliteConnectOptions::new().filename(to.join(name));
+        let mut file = options.connect().await.expect("a database");
+        sqlx::query("UPDATE spool SET file = ''").execute(&mut file).await.expect("a spool");
+        file.close().await.expect("closed");
+    }
+}
+
+/// Runs counters until the spool has what was recorded before.
+async fn written(counters: &mut Counters) {
+    let recorded = Instant::now();
+    run_until(counters, "the hits are written", async |stats| {
+        let SpoolHealth { unwritten, since_written, .. } = spool(stats);
+        unwritten == 0 && since_written.is_some_and(|since| since < recorded.elapsed())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_is_left_alone() {
+    let (folder, copied, store) = (folder(), folder(), Switch::store());
+    store.hand.away(true);
+    let mut original = over(&store, folder.path());
+    record(&original, 5);
+    written(&mut original).await;
+    copy(folder.path(), copied.path(), false).await;
+    record(&original, 100);
+    store.hand.away(false);
+    let mut clone = over(&store, copied.path());
+    record(&clone, 1000);
+    for counters in [&mut clone, &mut original] {
+        counters.flush().await.expect("the store is there");
+    }
+    assert_eq!(total(&original.stats()).await, 1105);
+    assert_eq!(clone.stats().ledger().hits.recovered, 0);
+}
+
+#[tokio::test]
+async fn hits_that_a_snapshot_has_too_count_once_and_the_ledger_names_the_rest() {
+    for is_clone_first in [true, false] {
+        let (folder, copied, store) = (folder(), folder(), Switch::store());
+        let mut original = over(&store, folder.path());
+        record(&original, 1);
+        original.flush().await.expect("the store is there");
+        store.hand.away(true);
+        record(&original, 5);
+        original.flush().await.expect_err("the store is away");
+        record(&original, 7);
+        written(&mut original).await;
+        copy(folder.path(), copied.path(), true).await;
+        record(&original, 100);
+        store.hand.away(false);
+        let mut clone = over(&store, copied.path());
+        record(&clone, 1000);
+        let mut both = [&mut original, &mut clone];
+        if is_clone_first {
+            both.reverse();
+        }
+        for counters in both {
+            counters.flush().await.expect("the store is there");
+        }
+        record(&original, 10_000);
+        original.flush().await.expect("the store is there");
+        let (hits, hints) = (original.stats().ledger().hits, original.stats().health().hints);
+        let stored = total(&original.stats()).await;
+        assert_eq!((hits.pending, hits.balance()), (0, true));
+        if is_clone_first {
+            // A batch of 5 is the same in both. Of the other 107, the clone has sent 7, which are unknown here.
+            assert_eq!((stored, hits.applied, hits.dropped.in_doubt), (11_013, 10_006, 107));
+            assert_eq!(hints, [Hint::SPOOL_COPIED]);
+        } else {
+            assert_eq!((stored, hits.applied, hits.dropped.in_doubt), (11_113, 10_113, 0));
+            assert_eq!(clone.stats().ledger().hits.dropped.in_doubt, 0);
+        }
+    }
+}
