@@ -7,6 +7,7 @@ mod fences;
 mod clocks;
 mod histories;
 mod servers;
+mod returns;
 mod logs;
 mod producers;
 mod chaos;
