@@ -24,6 +24,7 @@ use tower::ServiceExt;
 use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
 
 use crate::support::{always, name, precision, store, unix};
+use crate::stores::without_scripts;
 use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
@@ -335,6 +336,31 @@ async fn slow_replies_are_no_trouble() {
     assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
     proxy.delay_replies(Duration::ZERO);
     assert_eq!(traffic.end().await.health().connections, 1);
+}
+
+#[tokio::test]
+async fn a_connection_is_made_again_over_a_link_with_a_round_trip_of_a_second() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.delay_replies(Duration::from_secs(1));
+    let connections = traffic.stats.health().connections;
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    traffic.connected_again(connections).await;
+    traffic.flowing().await;
+    proxy.delay_replies(Duration::ZERO);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_nonsense_is_replaced() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let (proxy, traffic) = through_proxy(&server).await;
+        let connections = traffic.stats.health().connections;
+        proxy.desynchronize();
+        traffic.told(0, "the answer does not fit the command").await;
+        traffic.connected_again(connections).await;
+        traffic.end().await;
+    }
 }
 
 #[tokio::test]
