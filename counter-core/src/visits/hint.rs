@@ -72,6 +72,13 @@ impl Hint {
         "See what it lost, and repair it from the archive.",
     );
 
+    /// The hint that the store is a replica, which refuses writes.
+    pub const STORE_IS_REPLICA: Self = Self::new(
+        "store_is_replica",
+        "The server of the store is a read-only replica, so it refuses every write, and hits wait in memory.",
+        "Let the address lead to the master, or to Sentinel, which knows the master.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {
