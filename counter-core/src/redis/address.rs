@@ -45,7 +45,10 @@ impl AddressFinder {
             [] => Err(FredError::new(FredKind::IO, format!("the name {host} has no address"))),
             [address] => Ok(*address),
             addresses => timeout(CONNECT_TIMEOUT, first_to_accept(addresses)).await.unwrap_or_else(|_| {
-                Err(FredError::new(FredKind::Timeout, format!("no address of {host} answered in 5 s: {addresses:?}")))
+                Err(FredError::new(
+                    FredKind::Timeout,
+                    format!("no address of {host} answered in 5 s: {addresses:?}"),
+                ))
             }),
         }
     }

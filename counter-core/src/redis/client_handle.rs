@@ -199,6 +199,13 @@ impl ClientHandle {
         }
     }
 
+    /// Ends the client for a reason, which the calls until the next connection get as their error.
+    pub(crate) fn end_because(&self, reason: &'static str) {
+        let words = format!("the connection is being replaced: {reason}");
+        self.told().trouble = Some(FredError::new(FredKind::IO, words));
+        self.end();
+    }
+
     pub(crate) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);

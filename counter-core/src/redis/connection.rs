@@ -130,7 +130,8 @@ impl Connection {
 
     /// Returns the configuration that its client was made from.
     pub(crate) fn config(&self) -> Config {
-        let of_the_client = || self.link.client().map(|client| client.client.client_config()).unwrap_or_default();
+        let of_the_client =
+            || self.link.client().map(|client| client.client.client_config()).unwrap_or_default();
         self.config.clone().unwrap_or_else(of_the_client)
     }
 
@@ -144,7 +145,7 @@ impl Connection {
 
     fn renew(&self, handle: &ClientHandle, reason: &'static str) {
         if !handle.has_ended() && self.config.is_some() && self.renewals.allow(Instant::now()) {
-            handle.end();
+            handle.end_because(reason);
             tell(|| tracing::warn!(reason, "the connection to the store is being replaced"));
         }
     }
@@ -162,7 +163,7 @@ impl Connection {
 
     fn explain(&self, handle: &ClientHandle, error: FredError) -> Error {
         if handle.hangs_after(&error) {
-            handle.end();
+            handle.end_because("several calls in a row had no answer");
             tell(|| tracing::warn!("the connection to the store hangs and is being replaced"));
         } else if is_code(error.details(), "READONLY") {
             // A master that became a replica: the next connection finds the new one, by sentinel or by name.

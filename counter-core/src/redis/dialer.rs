@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fred::error::{Error as FredError, ErrorKind as FredKind};
-use fred::types::config::{Config, Server, ServerConfig};
 use fred::types::ConnectHandle;
+use fred::types::config::{Config, Server, ServerConfig};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -109,18 +109,12 @@ fn can_replace_name(config: &Config) -> bool {
     cfg!(any(feature = "rustls", feature = "native-tls")) || !config.uses_tls()
 }
 
-fn with_address(server: Server, address: SocketAddr) -> Server {
+fn with_address(mut server: Server, address: SocketAddr) -> Server {
+    #[cfg(any(feature = "rustls", feature = "native-tls"))]
+    server.tls_server_name.get_or_insert_with(|| server.host.clone());
     let text = address.to_string();
     // An IPv6 address keeps its brackets and its scope.
-    let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host).to_owned();
-    #[cfg(any(feature = "rustls", feature = "native-tls"))]
-    let name = server.tls_server_name.clone().or_else(|| Some(server.host.clone()));
-    let mut server = server;
-    server.host = host.into();
-    #[cfg(any(feature = "rustls", feature = "native-tls"))]
-    {
-        server.tls_server_name = name;
-    }
+    server.host = text.rsplit_once(':').map_or(&*text, |(host, _)| host).to_owned().into();
     server
 }
 
@@ -137,11 +131,13 @@ impl Link {
     /// Fails with the error of the last attempt to connect if there is no connection.
     pub(super) fn client(&self) -> Result<Arc<ClientHandle>, Error> {
         let state = self.0.borrow();
-        if let Some(client) = state.client.as_ref().filter(|client| !client.has_ended()) {
-            return Ok(Arc::clone(client));
-        }
-        let trouble = state.trouble.clone();
-        let trouble = trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "there is no connection yet"));
+        let trouble = match &state.client {
+            Some(client) if !client.has_ended() => return Ok(Arc::clone(client)),
+            Some(client) => client.latest_trouble(),
+            None => state.trouble.clone(),
+        };
+        let trouble =
+            trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "there is no connection at the moment"));
         Err(Error::new(ErrorKind::Unavailable).caused_by(trouble))
     }
 

@@ -23,8 +23,8 @@ use tower::ServiceExt;
 
 use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
 
-use crate::support::{always, name, precision, store, unix};
 use crate::stores::without_scripts;
+use crate::support::{always, name, precision, store, unix};
 use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
@@ -212,8 +212,17 @@ async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_whe
     traffic.flowing().await;
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     traffic.troubled("READONLY").await;
+    let hints = || traffic.stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
+    assert_eq!(hints(), ["store_is_replica"]);
+    // While it stays one, it is connected to ever less often, and never as often as batches are refused.
+    let (before, refused) = (traffic.stats.health().connections, traffic.troubles().len());
+    until("more batches are refused", LIMIT, async || traffic.troubles().len() > refused + 50).await;
+    let connections = traffic.stats.health().connections - before;
+    assert!(connections < 25, "{connections}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    assert!(traffic.end().await.health().connections > 1);
+    let stats = traffic.end().await;
+    assert!(stats.health().connections > 1);
+    assert_eq!(stats.health().hints, []);
 }
 
 #[tokio::test]
