@@ -141,6 +141,7 @@ mod debug;
 mod unwind;
 mod later;
 mod backoff;
+mod log_limit;
 mod name;
 mod writer;
 pub mod time;

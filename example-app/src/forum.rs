@@ -4,6 +4,7 @@
 //! database, with copies in the store. A row and its count are written in one transaction: a client that
 //! hangs up, or a process that is killed, leaves both or neither.
 
+pub(crate) mod pause;
 mod error;
 mod kind;
 mod recount;

@@ -154,6 +154,13 @@ impl FaultProxy {
         self.faults.conduct.send_modify(|conduct| conduct.forgotten = there);
     }
 
+    /// Answers `OK` to everything on the connections that are there, as a peer does whose answers belong to other
+    /// commands. New connections work.
+    pub fn desynchronize(&self) {
+        let there = self.connections();
+        self.faults.conduct.send_modify(|conduct| conduct.desynchronized = there);
+    }
+
     /// Passes replies on so much later than they came; replies that came together stay together.
     pub fn delay_replies(&self, delay: Duration) {
         self.faults.conduct.send_modify(|conduct| conduct.delay = delay);

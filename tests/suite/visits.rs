@@ -10,6 +10,7 @@ mod archive;
 mod offset;
 mod book;
 mod flow;
+mod forget;
 mod upkeep;
 mod source;
 mod dump;

@@ -11,9 +11,10 @@ use super::invalidations::PendingInvalidations;
 use super::patience::Patience;
 use super::single_flight::SingleFlight;
 use super::{EntityDatabase, EntityError, EntityErrorKind};
-use crate::Error;
 use crate::entity::{Entity, EntityCache, EntityId};
+use crate::log_limit::LogLimit;
 use crate::operations::{self, measured};
+use crate::{Error, ErrorKind};
 
 /// The counts of all entities of one kind, such as the views and likes of posts.
 ///
@@ -51,6 +52,7 @@ pub(super) struct Inner<K, D> {
     pub(super) ttl: Duration,
     pub(super) negative_ttl: Duration,
     pub(super) patience: Patience,
+    pub(super) log_limit: LogLimit,
     pub(super) queries: SingleFlight,
     pub(super) invalidations: PendingInvalidations,
     pub(super) kind: PhantomData<K>,
@@ -176,7 +178,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
     /// Sets how long a request waits for the cache. Default: 200 milliseconds.
     ///
     /// After that it reads the database, and so do all other requests until the cache, which is asked once a
-    /// second, answers again.
+    /// second, answers again. The same applies to a cache that cannot be reached.
     pub fn cache_timeout(mut self, timeout: Duration) -> Self {
         self.cache_timeout = timeout;
         self
@@ -195,6 +197,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
             ttl,
             negative_ttl,
             patience,
+            log_limit: LogLimit::default(),
             queries,
             invalidations,
             kind,
@@ -243,13 +246,19 @@ impl<K: Entity, D> Inner<K, D> {
             return None;
         }
         let answer = timeout(patience.timeout, asking).await;
-        patience.learn(answer.is_ok());
+        patience.learn(match &answer {
+            // Any other error is an answer, perhaps about one entity alone.
+            Ok(Err(error)) => *error.kind() != ErrorKind::Unavailable,
+            answer => answer.is_ok(),
+        });
         let error = match answer {
             Ok(Ok(answer)) => return Some(answer),
             Ok(Err(error)) => format!("{error:?}"),
             Err(late) => late.to_string(),
         };
-        tracing::warn!(error, kind = K::NAME, "{without}");
+        if self.log_limit.admits(without) {
+            tracing::warn!(error, kind = K::NAME, "{without}");
+        }
         None
     }
 }

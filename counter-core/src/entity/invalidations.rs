@@ -5,12 +5,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::entity::EntityId;
+use crate::log_limit::LogLimit;
 use crate::unwind::tell;
 
 /// The entities whose change may not have reached the cache. Their copies are removed before the cache is asked
 /// again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PendingInvalidations(Arc<Mutex<Queue>>);
+pub(super) struct PendingInvalidations(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    log_limit: LogLimit,
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -51,13 +58,9 @@ impl PendingInvalidations {
     fn add(&self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) {
         let forgotten = self.lock().add(ids, outcome);
         // Neither under the lock nor during a panic: a log subscriber may panic as well.
-        if forgotten > 0 {
-            tell(|| {
-                tracing::warn!(
-                    entities = forgotten,
-                    "copies of entities may be out of date until they expire"
-                );
-            });
+        const OUT_OF_DATE: &str = "copies of entities may be out of date until they expire";
+        if forgotten > 0 && self.0.log_limit.admits(OUT_OF_DATE) {
+            tell(|| tracing::warn!(entities = forgotten, "{OUT_OF_DATE}"));
         }
     }
 
@@ -88,7 +91,7 @@ impl PendingInvalidations {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.queue.lock().expect("nothing panics under this lock")
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Remembers for a while that the cache did not answer in time, so that not every request waits for it.
+/// Remembers for a while that the cache did not answer in time or could not be reached, so that not every request tries it.
 #[derive(Debug)]
 pub(super) struct Patience {
     pub(super) timeout: Duration,

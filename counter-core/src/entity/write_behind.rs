@@ -319,9 +319,10 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tell(|| {
-                        tracing::warn!(%error, cause, kind = K::NAME, "the database does not accept counts");
-                    });
+                    const REFUSED: &str = "the database does not accept counts";
+                    if self.entities.0.log_limit.admits(REFUSED) {
+                        tell(|| tracing::warn!(%error, cause, kind = K::NAME, "{REFUSED}"));
+                    }
                     sleep(super::jitter::jitter(pause)).await;
                     pause = (2 * pause).min(LAST_PAUSE);
                 }

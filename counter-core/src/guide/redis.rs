@@ -195,7 +195,9 @@
 //! |---|---|
 //! | a call, from the command to the answer | 5 s at most |
 //! | silence after which a connection is considered dead | 3 s, checked every half second |
-//! | connecting, and the first exchange on a connection | 2 s each at most |
+//! | looking up the name of the server | 5 s at most; a lookup that takes longer is waited for by the next attempt |
+//! | connecting to an address, with TLS | 5 s at most; the next address of the name is tried after 250 ms |
+//! | the handshake of a connection: `AUTH`, `PING`, `SELECT`, `CLIENT ID`, `INFO` | 10 s at most, so that a round trip may take two seconds |
 //! | waiting for the connection of transactions, where scripts are not allowed | 5 s at most |
 //! | between two attempts to connect | 50 ms, doubled up to 2 s |
 //! | between two attempts to flush | 50 ms, doubled up to 2 s, each up to a half shorter at random |

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use fred::error::Error as FredError;
 use fred::types::{FromValue, Value};
 use tokio::time::Instant;
 
@@ -8,8 +9,8 @@ use super::probed::Probed;
 use super::refusal::Refusal;
 use super::topology::Topology;
 use crate::Error;
-use crate::future::Answer;
-use crate::redis::{Call, Command, Connection, Prefix, Script, converted, has_code};
+use crate::future::{Answer, BoxFuture};
+use crate::redis::{Call, Command, Connection, Prefix, Script, converted, has_code, unavailable};
 use crate::shard::{Shard, Shards};
 
 /// A client of one namespace, by which each family of counters sends its commands.
@@ -76,19 +77,34 @@ impl Client {
     }
 
     pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
-        converted(self.evaluate(script, call).await)
+        let (first, args) = call.args(script);
+        let answer = self.evaluate(script, &first, args).await?;
+        match answer.convert() {
+            Ok(answer) => Ok(answer),
+            // What a script returns does not depend on the data, so this was no answer to it.
+            Err(error) => Err(self.distrust(&first, error).await),
+        }
     }
 
-    fn evaluate<'a>(&'a self, script: &'a Script, call: Call) -> Answer<'a, Value> {
+    fn evaluate<'a>(&'a self, script: &'a Script, first: &'a str, mut args: Vec<Value>) -> Answer<'a, Value> {
         Box::pin(async move {
-            let (first, mut args) = call.args(script);
-            match self.ask("EVALSHA", &first, &args).await {
+            match self.ask("EVALSHA", first, &args).await {
                 Err(error) if has_code(&error, "NOSCRIPT") => {
                     args[0] = script.source();
-                    self.ask("EVAL", &first, &args).await
+                    self.ask("EVAL", first, &args).await
                 }
                 answer => answer,
             }
+        })
+    }
+
+    /// Replaces the connection that gave an answer which does not fit the command. What was sent may have been done.
+    pub(super) fn distrust<'a>(&'a self, key: &'a str, error: FredError) -> BoxFuture<'a, Error> {
+        Box::pin(async move {
+            if let Ok(connection) = self.connection(key).await {
+                connection.distrust();
+            }
+            unavailable(format!("the answer does not fit the command: {error}"))
         })
     }
 

@@ -11,8 +11,10 @@ use fred::types::config::{
 use fred::types::{Builder, ConnectHandle, CustomCommand, Resp3Frame, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::address::CONNECT_TIMEOUT;
 use crate::future::BoxFuture;
 
 /// A client of fred, and the events that it reports.
@@ -23,8 +25,10 @@ pub(crate) struct ClientHandle {
     pub(crate) client: Client,
     /// The task of a client that was made here. It is stored before anything is awaited: the caller may be
     /// dropped at every await, and a task that is not owned by then would never be ended.
-    task: Option<ConnectHandle>,
+    task: Option<AbortHandle>,
     ended: AtomicBool,
+    /// True once a command was answered.
+    answered: AtomicBool,
     told: Mutex<Told>,
     /// The number of calls in a row without an answer.
     unanswered: AtomicU32,
@@ -42,23 +46,28 @@ struct Told {
 /// The number of calls in a row without an answer after which the client itself is considered dead.
 const UNANSWERED: u32 = 3;
 
+/// Bound on the handshake of a connection: up to four commands, one after the other, so that it succeeds if a round trip
+/// takes two seconds.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The time to listen for a connection before its state is checked again.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl ClientHandle {
-    /// Starts to connect, and reconnects whenever the connection breaks.
-    pub(crate) fn open(config: &Config) -> Result<Self, FredError> {
+    /// Starts to connect, and reconnects whenever the connection breaks. Returns the task of the connection as well.
+    pub(crate) fn open(config: &Config) -> Result<(Self, ConnectHandle), FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
         policy.set_jitter(50);
-        Self::open_by(config.clone(), Some(policy))
+        // Otherwise a server that is away at the start would be given up.
+        Self::open_by(Config { fail_fast: false, ..config.clone() }, Some(policy))
     }
 
-    /// Starts to connect, once: the client ends when that fails, or when the connection breaks.
-    pub(crate) fn open_once(config: Config) -> Result<Self, FredError> {
+    /// Starts to connect, once: the task ends when that fails, or when the connection breaks.
+    pub(crate) fn open_once(config: Config) -> Result<(Self, ConnectHandle), FredError> {
         Self::open_by(Config { fail_fast: true, ..config }, None)
     }
 
-    fn open_by(config: Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
+    fn open_by(config: Config, policy: Option<ReconnectPolicy>) -> Result<(Self, ConnectHandle), FredError> {
         let mut builder = Builder::from_config(config);
         builder.with_connection_config(|connection| *connection = connection_config());
         if let Some(policy) = policy {
@@ -69,15 +78,17 @@ impl ClientHandle {
         let pool = builder.build_pool(1)?;
         // The listener for errors is registered before any error can occur.
         let mut handle = Self::of(pool.next().clone());
-        handle.task = pool.connect_pool().pop();
-        Ok(handle)
+        let task = pool.connect_pool().pop().expect("one task for each client of the pool");
+        handle.task = Some(task.abort_handle());
+        Ok((handle, task))
     }
 
     /// Wraps a client of the user.
     pub(crate) fn of(client: Client) -> Self {
         let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
         let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
-        Self { client, task: None, ended: AtomicBool::new(false), told, unanswered: AtomicU32::new(0) }
+        let (ended, answered) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { client, task: None, ended, answered, told, unanswered: AtomicU32::new(0) }
     }
 
     /// Waits for the connection, for at most this long.
@@ -87,17 +98,29 @@ impl ClientHandle {
 
     /// Waits until the client is connected, or cannot be.
     pub(crate) fn connected(&self) -> BoxFuture<'_, Result<(), FredError>> {
-        Box::pin(self.unless_broken(async {
-            while !self.has_ended() {
-                // A connection that is made after fred's check of the state and before it listens is not
-                // reported.
-                if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
-                    return answer;
+        Box::pin(async move {
+            let connecting = async {
+                while !self.has_ended() {
+                    // A connection that is made after fred's check of the state and before it listens is not
+                    // reported.
+                    if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
+                        return answer;
+                    }
                 }
-            }
-            let trouble = self.latest_trouble();
-            Err(trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "the connection could not be made")))
-        }))
+                Err(FredError::new(FredKind::IO, "the connection could not be made"))
+            };
+            let connected = self.unless_broken(connecting).await;
+            connected.map_err(|error| self.latest_trouble().unwrap_or(error))
+        })
+    }
+
+    /// Waits until the connection breaks, or until the task that reconnects has ended.
+    pub(crate) async fn until_broken(&self, task: ConnectHandle) {
+        let mut troubles = self.client.error_rx();
+        tokio::select! {
+            _ = task => {}
+            _ = troubles.recv(), if !self.client.has_reconnect_policy() => {}
+        }
     }
 
     /// Sends one command.
@@ -163,31 +186,43 @@ impl ClientHandle {
 
     /// Returns whether the task of the connection has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed) || self.task.as_ref().is_some_and(ConnectHandle::is_finished)
+        self.ended.load(Ordering::Relaxed) || self.task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Ends the client and its connection.
+    /// Ends the client and its connection, unless it is a client of the user.
     pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
         // The client's own `quit` waits for a server that may be away; without the abort, its task would live
         // on.
         if let Some(task) = &self.task {
+            self.ended.store(true, Ordering::Relaxed);
             task.abort();
         }
     }
 
+    /// Ends the client for a reason, which the calls until the next connection get as their error.
+    pub(crate) fn end_because(&self, reason: &'static str) {
+        let words = format!("the connection is being replaced: {reason}");
+        self.told().trouble = Some(FredError::new(FredKind::IO, words));
+        self.end();
+    }
+
     pub(crate) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
         self.told().trouble = None;
     }
 
-    pub(crate) fn is_useless_after(&self, error: &FredError) -> bool {
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether so many calls in a row had no answer that the client itself is considered dead.
+    pub(crate) fn hangs_after(&self, error: &FredError) -> bool {
         if *error.kind() == FredKind::Timeout {
             return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
         }
         self.unanswered.store(0, Ordering::Relaxed);
-        // A master that became a replica: the next connection finds the new one, by sentinel or by name.
-        is_code(error.details(), "READONLY")
+        false
     }
 
     pub(crate) fn connections(&self) -> u64 {
@@ -229,8 +264,8 @@ impl Drop for ClientHandle {
 
 fn connection_config() -> ConnectionConfig {
     ConnectionConfig {
-        connection_timeout: Duration::from_secs(2),
-        internal_command_timeout: Duration::from_secs(2),
+        connection_timeout: CONNECT_TIMEOUT,
+        internal_command_timeout: HANDSHAKE_TIMEOUT,
         // A redirection by ASK would end the client's task for ever; this way it costs one error.
         max_redirections: 0,
         unresponsive: UnresponsiveConfig {

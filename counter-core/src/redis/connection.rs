@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -10,25 +9,31 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Options};
 use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::client_handle::{ClientHandle, is_code};
+use super::dialer::{Dialer, Link};
 use super::queues::Queues;
+use super::renewals::Renewals;
 use crate::future::BoxFuture;
+use crate::unwind::tell;
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels report.
 ///
-/// It is a client of fred, with settings that make it predictable: an attempt is one attempt and ends in
-/// bounded time, and retries are made elsewhere. A client is replaced by a new one when its task has ended or
-/// hangs, or when its server no longer accepts writes.
+/// It uses a client of fred for each connection, with settings that make it predictable: an attempt is one attempt and
+/// ends in bounded time, and retries are made elsewhere. A task connects again whenever the connection breaks, hangs, or
+/// is replaced because its server no longer accepts writes or answers nonsense.
 pub(crate) struct Connection {
     /// The configuration of a new client; `None` when the client is the user's own.
     config: Option<Config>,
-    handle: Mutex<Arc<ClientHandle>>,
+    link: Arc<Link>,
+    /// The task that connects; `None` for a client of the user.
+    dialer: Mutex<Option<AbortHandle>>,
+    renewals: Renewals,
     pub(super) transactions: Queues,
     pub(crate) options: Options,
-    /// The connections that were made by clients that were replaced.
-    connections: AtomicU64,
 }
 
 /// A command: its name and its arguments.
@@ -42,44 +47,43 @@ const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Starts to connect.
-    pub(crate) fn open(mut config: Config) -> Result<Self, FredError> {
-        // Otherwise a server that is away at the start would be given up.
-        config.fail_fast = false;
-        let handle = ClientHandle::open(&config)?;
-        Ok(Self::new(Some(config), handle))
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    pub(crate) fn open(config: Config) -> Result<Self, FredError> {
+        let link = Arc::new(Link::default());
+        let dialer = Dialer::start(config.clone(), Arc::clone(&link));
+        Ok(Self::new(Some(config), link, Some(dialer)))
     }
 
     /// Wraps a client of the user.
     pub(crate) fn of(client: Client) -> Self {
-        Self::new(None, ClientHandle::of(client))
+        Self::new(None, Arc::new(Link::of(ClientHandle::of(client))), None)
     }
 
-    fn new(config: Option<Config>, handle: ClientHandle) -> Self {
+    fn new(config: Option<Config>, link: Arc<Link>, dialer: Option<AbortHandle>) -> Self {
         let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
-        Self {
-            config,
-            handle: Mutex::new(Arc::new(handle)),
-            transactions: Queues::default(),
-            options,
-            connections: AtomicU64::new(0),
-        }
+        let (renewals, transactions) = (Renewals::default(), Queues::default());
+        Self { config, link, dialer: Mutex::new(dialer), renewals, transactions, options }
     }
 
     /// Waits for the connection, for at most a second, so that a service whose server is there does not start
     /// with failures.
     pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async { self.handle().wait(FIRST_CONNECTION).await })
+        Box::pin(self.link.wait(FIRST_CONNECTION))
     }
 
     /// Returns the number of connections made.
     pub(crate) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed) + self.handle().connections()
+        self.link.connections()
     }
 
     /// Returns the identity of the connection: another one has another, and so has one that was made anew. What a server
     /// says of its process, such as a cursor, is good for one of them.
     pub(crate) fn session(&self) -> String {
-        format!("{}/{}", self.handle().client.id(), self.connections())
+        let client = self.link.client().ok();
+        let id = client.as_ref().map_or("", |client| client.client.id());
+        format!("{id}/{}", self.connections())
     }
 
     /// Sends one command; with a user's own client of a cluster, `key` decides which server it goes to.
@@ -89,7 +93,7 @@ impl Connection {
         key: &str,
         arguments: Vec<Value>,
     ) -> Result<Value, Error> {
-        let handle = self.handle();
+        let handle = self.handle()?;
         let answer = handle.call(&self.options, self::command(command, key), arguments).await;
         answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
@@ -101,7 +105,7 @@ impl Connection {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let (handle, asked) = (self.handle(), calls.len());
+        let (handle, asked) = (self.handle()?, calls.len());
         let calls = calls.into_iter().map(|(name, arguments)| (command(name, key), arguments)).collect();
         let answers = handle.call_each(&self.options, calls).await;
         let answers = answers.map_err(|error| self.explain(&handle, error))?;
@@ -117,29 +121,53 @@ impl Connection {
         Ok(answers)
     }
 
-    /// Starts a connection that does not reconnect when it breaks.
+    /// Starts a connection that does not reconnect when it breaks, to the address of the one for other calls.
     pub(crate) fn connect_once(&self) -> Result<ClientHandle, Error> {
-        ClientHandle::open_once(self.config()).map_err(explain)
+        let client = self.handle()?;
+        let config = self.link.config().unwrap_or_else(|| client.client.client_config());
+        ClientHandle::open_once(config).map(|(handle, _)| handle).map_err(explain)
     }
 
     /// Returns the configuration that its client was made from.
     pub(crate) fn config(&self) -> Config {
-        self.config.clone().unwrap_or_else(|| self.handle().client.client_config())
+        let of_the_client =
+            || self.link.client().map(|client| client.client.client_config()).unwrap_or_default();
+        self.config.clone().unwrap_or_else(of_the_client)
     }
 
-    /// Returns the current client, or a new one if its task has ended.
-    fn handle(&self) -> Arc<ClientHandle> {
-        let handle = Arc::clone(&self.lock());
-        if handle.has_ended() {
-            self.replace(&handle);
-            return Arc::clone(&self.lock());
+    /// Replaces the connection, since its server answers what no server would: the answers may be those of other
+    /// commands, or the peer may be something else.
+    pub(crate) fn distrust(&self) {
+        if let Ok(handle) = self.link.client() {
+            self.renew(&handle, "the server answers nonsense");
         }
-        handle
     }
 
-    fn explain(&self, handle: &Arc<ClientHandle>, error: FredError) -> Error {
-        if handle.is_useless_after(&error) {
-            self.replace(handle);
+    fn renew(&self, handle: &ClientHandle, reason: &'static str) {
+        if !handle.has_ended() && self.config.is_some() && self.renewals.allow(Instant::now()) {
+            handle.end_because(reason);
+            tell(|| tracing::warn!(reason, "the connection to the store is being replaced"));
+        }
+    }
+
+    /// Returns the current client. Starts the task that connects if it has ended with its runtime.
+    fn handle(&self) -> Result<Arc<ClientHandle>, Error> {
+        if let Some(config) = &self.config {
+            let mut dialer = self.dialer.lock().expect("nothing panics under this lock");
+            if dialer.as_ref().is_some_and(AbortHandle::is_finished) {
+                *dialer = Some(Dialer::start(config.clone(), Arc::clone(&self.link)));
+            }
+        }
+        self.link.client()
+    }
+
+    fn explain(&self, handle: &ClientHandle, error: FredError) -> Error {
+        if handle.hangs_after(&error) {
+            handle.end_because("several calls in a row had no answer");
+            tell(|| tracing::warn!("the connection to the store hangs and is being replaced"));
+        } else if is_code(error.details(), "READONLY") {
+            // A master that became a replica: the next connection finds the new one, by sentinel or by name.
+            self.renew(handle, "the server is a replica");
         }
         let error = explain(error);
         match handle.latest_trouble() {
@@ -147,36 +175,20 @@ impl Connection {
             _ => error,
         }
     }
+}
 
-    fn replace(&self, old: &Arc<ClientHandle>) {
-        let Some(config) = &self.config else { return };
-        let replaced = {
-            let mut handle = self.lock();
-            // Another caller may have replaced it.
-            if !Arc::ptr_eq(&handle, old) {
-                return;
-            }
-            ClientHandle::open(config).map(|new| {
-                self.connections.fetch_add(handle.connections(), Ordering::Relaxed);
-                *handle = Arc::new(new);
-            })
-        };
-        // Not under the lock: a subscriber may panic.
-        match replaced {
-            Ok(()) => tracing::warn!("the connection to the store is being replaced"),
-            Err(error) => tracing::error!(%error, "the connection to the store cannot be replaced"),
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(dialer) = self.dialer.get_mut().ok().and_then(Option::take) {
+            dialer.abort();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<ClientHandle>> {
-        self.handle.lock().expect("nothing panics under this lock")
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // fred's own implementation would print the password.
-        f.debug_struct("Connection").field("id", &self.lock().client.id()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("session", &self.session()).finish_non_exhaustive()
     }
 }
 

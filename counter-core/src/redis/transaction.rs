@@ -8,6 +8,8 @@
 //! A caller may be dropped at any await. So the connection is kept in its queue and not in the caller's
 //! future, along with a note of what was begun: the next transaction ends that first.
 
+use std::fmt::Display;
+
 use fred::error::Error as FredError;
 use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::MutexGuard;
@@ -17,7 +19,7 @@ use super::client_handle::{ClientHandle, is_code};
 use super::connection::{TIMEOUT, command};
 use super::queues::{Begun, Exclusive};
 use crate::future::Answer;
-use crate::redis::{Command, Connection, answer_of, converted, explain, unavailable};
+use crate::redis::{Command, Connection, answer_of, explain, unavailable};
 use crate::{Error, ErrorKind};
 
 /// The queue that decides which transactions wait for one another.
@@ -87,7 +89,15 @@ impl<'a> Transaction<'a> {
     ) -> Result<R, Error> {
         let handle = self.handle()?;
         let answer = handle.call(&self.server.options, command(name, ""), arguments).await;
-        converted(judged(handle, answer))
+        judged(handle, answer)?.convert().map_err(|error| self.distrust(error))
+    }
+
+    /// Ends the connection, which gave an answer that does not fit the command.
+    pub(super) fn distrust(&self, error: impl Display) -> Error {
+        if let Ok(handle) = self.handle() {
+            handle.end();
+        }
+        unavailable(format!("the answer does not fit the command: {error}"))
     }
 
     /// Executes the commands at once, and returns for each the error of the server, if any; `None` when a
@@ -123,7 +133,7 @@ impl<'a> Transaction<'a> {
         // connection breaks.
         let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
         if !is_ok(&multi) {
-            return Err(unavailable("no transaction began"));
+            return Err(self.distrust("MULTI did not return OK"));
         }
         if !commands.is_empty() {
             self.queue(commands).await?;
@@ -133,9 +143,10 @@ impl<'a> Transaction<'a> {
         let answers = match judged(handle, answer)? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
-            frame => {
-                return Err(unavailable(refusal(&frame).unwrap_or_else(|| "no answer to EXEC".to_owned())));
-            }
+            frame => match refusal(&frame) {
+                Some(words) => return Err(unavailable(words)),
+                None => return Err(self.distrust("EXEC returned no array")),
+            },
         };
         self.set(Begun::Nothing);
         Ok(answers)
@@ -150,7 +161,7 @@ impl<'a> Transaction<'a> {
         if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
             return Ok(());
         }
-        Err(unavailable("a command was not queued"))
+        Err(self.distrust("a command of a transaction was not queued"))
     }
 
     /// Ends without executing anything.

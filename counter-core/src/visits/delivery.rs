@@ -26,7 +26,12 @@ pub(crate) struct Account {
     pub(crate) attempted: Instant,
     /// The memory taken by batches that might have to be sent again, in bytes.
     pub(crate) retained: usize,
-    pub(crate) failing: Option<(Instant, String)>,
+    /// The error of the last exchange, and the time since which every exchange has failed.
+    failing: Option<(Instant, String)>,
+    /// The time of the last exchange.
+    exchanged: Instant,
+    /// True if batches were acknowledged in the last exchange, whether it failed in the end or not.
+    is_progressing: bool,
 }
 
 impl Delivery {
@@ -129,8 +134,17 @@ impl Delivery {
 
 impl Account {
     fn new() -> Self {
-        let attempted = Instant::now();
-        Self { sent: 0, sent_cells: 0, acknowledged: None, attempted, retained: 0, failing: None }
+        let now = Instant::now();
+        Self {
+            sent: 0,
+            sent_cells: 0,
+            acknowledged: None,
+            attempted: now,
+            retained: 0,
+            failing: None,
+            exchanged: now,
+            is_progressing: false,
+        }
     }
 
     /// Notes that the flusher begins to send what is waiting for the shard.
@@ -140,8 +154,57 @@ impl Account {
 
     /// Notes how the last exchange with the shard went; returns since when the exchanges before it had failed.
     pub(crate) fn exchange(&mut self, error: Option<String>) -> Option<Instant> {
+        let now = Instant::now();
+        self.is_progressing = self.has_acknowledged_since_exchange();
+        self.exchanged = now;
         let before = self.failing.take().map(|(since, _)| since);
-        self.failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+        // Without progress, it has been failing since the last acknowledgement at the latest.
+        let since = if self.is_progressing { now } else { before.unwrap_or(now) };
+        self.failing = error.map(|error| (since, error));
         before
+    }
+
+    /// Returns the error of the last exchange, and since when nothing was acknowledged; `None` for that time while
+    /// batches are acknowledged, as over a link that is too slow for all of them.
+    pub(crate) fn failing(&self) -> Option<(Option<Instant>, &str)> {
+        let (since, error) = self.failing.as_ref()?;
+        let is_progressing = self.is_progressing || self.has_acknowledged_since_exchange();
+        Some(((!is_progressing).then_some(*since), error))
+    }
+
+    fn has_acknowledged_since_exchange(&self) -> bool {
+        self.acknowledged.is_some_and(|at| at > self.exchanged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_that_acknowledges_batches_is_not_failing() {
+        let mut account = Account::new();
+        let step = || tokio::time::advance(Duration::from_secs(1));
+        let failed = || Some("no answer".to_owned());
+        step().await;
+        assert_eq!(account.exchange(failed()), None);
+        let first = Instant::now();
+        assert_eq!(account.failing(), Some((Some(first), "no answer")));
+        for _ in 0..3 {
+            step().await;
+            account.acknowledged = Some(Instant::now());
+            assert_eq!(account.failing(), Some((None, "no answer")));
+            step().await;
+            assert!(account.exchange(failed()).is_some());
+            assert_eq!(account.failing(), Some((None, "no answer")));
+        }
+        let progressed = Instant::now();
+        step().await;
+        account.exchange(failed());
+        assert_eq!(account.failing(), Some((Some(progressed), "no answer")));
+        account.exchange(None);
+        assert_eq!(account.failing(), None);
     }
 }

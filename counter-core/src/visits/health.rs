@@ -18,9 +18,10 @@ pub struct Health {
     pub connections: u64,
     /// Time since the store acknowledged a batch; `None` before the first.
     pub since_acknowledged: Option<Duration>,
-    /// Time for which every attempt to flush has failed; `None` when the last one succeeded.
+    /// Time for which every attempt to flush has failed; `None` when the last one succeeded, or when the store
+    /// acknowledged some of its batches, as over a link that is too slow for all of them.
     pub failing_for: Option<Duration>,
-    /// Text of the error that the last attempt failed with.
+    /// Text of the error that the last attempt failed with; `None` when it succeeded.
     pub last_error: Option<String>,
     /// Time for which hits have been waiting and nothing has begun to send them; `None` while they are sent,
     /// or nothing waits. It is set after five intervals of the flusher, at least a second: the flusher's

@@ -85,6 +85,12 @@ impl Hint {
         "Another process sent a copy of the spool of this one, so hits that waited are left out here (in_doubt).",
         "Do not start a service on a copy of a spool directory while the process that writes it may be alive.",
     );
+    /// The hint that the store is a replica, which refuses writes.
+    pub const STORE_IS_REPLICA: Self = Self::new(
+        "store_is_replica",
+        "The server of the store is a read-only replica, so it refuses every write, and hits wait in memory.",
+        "Let the address lead to the master, or to Sentinel, which knows the master.",
+    );
 
     /// Creates a hint.
     #[must_use]

@@ -12,15 +12,16 @@ mod salt;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keys::Keys;
 
 use super::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
 use crate::future::Answer;
-use crate::redis::{Client, Script};
+use crate::redis::{Client, Script, has_code};
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
@@ -37,8 +38,11 @@ pub(crate) struct RedisVisits {
     apply: Script,
     clean: Script,
     adopt: Script,
+    forget: Script,
     skew: Skew,
     told: junk::Told,
+    /// True if the server refused the last batch because it is a replica.
+    is_replica: AtomicBool,
 }
 
 impl RedisVisits {
@@ -50,8 +54,10 @@ impl RedisVisits {
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
+            forget: Script::new(include_str!("redis/forget.lua")),
             skew: Skew::default(),
             told: junk::Told::default(),
+            is_replica: AtomicBool::new(false),
         }
     }
 
@@ -70,7 +76,16 @@ impl Store for RedisVisits {
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
-        Box::pin(self.client.scripted(apply::apply(self, batch), without_scripts::apply(self, batch)))
+        Box::pin(async move {
+            let by_script = apply::apply(self, batch);
+            let outcome = self.client.scripted(by_script, without_scripts::apply(self, batch)).await;
+            match &outcome {
+                Ok(_) => self.is_replica.store(false, Ordering::Relaxed),
+                Err(error) if has_code(error, "READONLY") => self.is_replica.store(true, Ordering::Relaxed),
+                Err(_) => {}
+            }
+            outcome
+        })
     }
 
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
@@ -79,6 +94,10 @@ impl Store for RedisVisits {
 
     fn clock_skew(&self) -> Option<i64> {
         self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.is_replica.load(Ordering::Relaxed) { vec![Hint::STORE_IS_REPLICA] } else { Vec::new() }
     }
 
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

@@ -534,6 +534,7 @@ impl Stats {
             ];
             health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
         }
+        health.hints.extend(self.store.hints());
         let sources = self.sources();
         if sources.iter().any(SourceStatus::stands_still) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);
@@ -542,6 +543,13 @@ impl Stats {
             health.hints.push(Hint::RECORDS_LOST);
         }
         health
+    }
+
+    /// Returns whether to log a line about this cause now: once a second for each cause, however many requests fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn admits_log_line(&self, cause: &'static str) -> bool {
+        self.tally.log_limit.admits(cause)
     }
 
     /// Returns the [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.

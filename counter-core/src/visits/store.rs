@@ -10,7 +10,7 @@ use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, KnownReading, Reading, Unreadable,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, Hint, KnownReading, Reading, Unreadable,
     Witness,
 };
 use crate::writer::WriterId;
@@ -73,6 +73,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         let _ = (shard, writer);
         Box::pin(async { Ok(None) })
+    }
+
+    /// Returns the hints about the store that hold now, for [`Health::hints`](crate::Health::hints).
+    fn hints(&self) -> Vec<Hint> {
+        Vec::new()
     }
 
     /// Returns the seconds by which the clock of this process was ahead of the store's at the last batch;
@@ -295,6 +300,7 @@ for_handles!(Store {
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;
+    fn hints() -> Vec<Hint>;
     fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
     fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> Answer<'a, Option<String>>;
     fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)

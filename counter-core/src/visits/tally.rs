@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::log_limit::LogLimit;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::visits::bin_sums::BinSums;
@@ -43,6 +44,7 @@ pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
     pub(crate) hints: Hints,
+    pub(crate) log_limit: LogLimit,
     #[cfg(feature = "spool")]
     pub(crate) shards: Shards,
     /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
@@ -118,6 +120,7 @@ impl Tally {
         Self {
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
+            log_limit: LogLimit::default(),
             #[cfg(feature = "spool")]
             shards,
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
@@ -369,8 +372,9 @@ impl Tally {
         let shards = || backlog.waiting.iter().zip(accounts);
         let waiting = shards().filter(|shard| hits(*shard) > 0).map(|(_, account)| account.attempted);
         let stalled = waiting.chain(next).min().map(|since| since.elapsed());
-        let failing = accounts.iter().filter_map(|account| account.failing.as_ref());
-        let failing = failing.min_by_key(|(since, _)| *since);
+        let errors = || accounts.iter().filter_map(Account::failing);
+        let failing = errors().filter_map(|(since, error)| Some((since?, error))).min();
+        let last_error = failing.map(|(_, error)| error).or_else(|| errors().map(|(_, error)| error).next());
         let acknowledged = accounts.iter().filter_map(|account| account.acknowledged).max();
         let cells = |(waiting, account): (&Waiting, &Account)| waiting.pending.len() + account.sent_cells;
         let unwritten = |shard: (&Waiting, &Account)| {
@@ -393,7 +397,7 @@ impl Tally {
             retained_bytes: accounts.iter().map(|account| account.retained).sum(),
             since_acknowledged: acknowledged.map(|at| at.elapsed()),
             failing_for: failing.map(|(since, _)| since.elapsed()),
-            last_error: failing.map(|(_, error)| error.clone()),
+            last_error: last_error.map(str::to_owned),
             stalled_for: stalled.filter(|stalled| *stalled > self.patience),
             clock_skew,
             spool,

@@ -152,8 +152,7 @@ impl Problem {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
             _ => {
-                let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%error, cause, "the statistics cannot be read");
+                warn(stats, error, "the statistics cannot be read");
                 Self::without_the_store(error, stats)
             }
         }
@@ -162,8 +161,7 @@ impl Problem {
     /// A silence or a test of which the store did not say that it is there. To ask again is safe.
     #[cfg(feature = "alert")]
     pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(%error, cause, "alerts cannot be changed");
+        warn(stats, error, "alerts cannot be changed");
         Self::without_the_store(error, stats)
     }
 
@@ -191,16 +189,14 @@ impl Problem {
     /// An audit, perhaps with a repair, that one of the stores ended.
     #[cfg(feature = "archive")]
     pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(%error, cause, "an audit of the archive failed");
+        warn(stats, error, "an audit of the archive failed");
         Self::without_the_store(error, stats)
     }
 
     /// A note that was perhaps not added, or not removed.
     #[cfg(feature = "note")]
     pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(%error, cause, "the notes cannot be changed");
+        warn(stats, error, "the notes cannot be changed");
         Self::without_the_store(error, stats)
     }
 
@@ -222,8 +218,7 @@ impl Problem {
     /// Hits that the store did not take now. To send them again is safe.
     #[cfg(feature = "hits")]
     pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(%error, cause, "hits of a producer are not counted, until it repeats them");
+        warn(stats, error, "hits of a producer are not counted, until it repeats them");
         Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
     }
 
@@ -254,5 +249,13 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         response
+    }
+}
+
+/// Logs an error of the store, once a second for each message: every request may fail during an outage.
+pub(crate) fn warn(stats: &Stats, error: &Error, message: &'static str) {
+    if stats.admits_log_line(message) {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "{message}");
     }
 }

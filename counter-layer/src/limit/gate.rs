@@ -1,13 +1,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counter_core::Error;
 use counter_core::window::{Dimensions, LimitDecision, WindowCounters};
 use http::Request;
+use tokio::time::Instant;
 
 use super::LimitKey;
 use super::decision::{Decision, Quota};
@@ -54,7 +55,12 @@ struct Known {
     patience: Patience,
     /// The store failed at the last request.
     failing: AtomicBool,
+    /// The time of the last failure.
+    failed: Mutex<Option<Instant>>,
 }
+
+/// Time without a failure after which the store counts as back: some requests may still fail until then.
+const CALM: Duration = Duration::from_secs(1);
 
 impl Gate {
     pub(super) fn new(
@@ -126,16 +132,24 @@ impl Known {
     /// Logs when the trouble ends.
     fn is_there(&self) {
         // A look takes less than a change, of which there is nearly never one.
-        if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
+        if self.failing.load(Ordering::Relaxed)
+            && self.failed().is_none_or(|at| at.elapsed() >= CALM)
+            && self.failing.swap(false, Ordering::Relaxed)
+        {
             tracing::info!("the store of a limit is back");
         }
     }
 
     /// Logs when the trouble begins.
     fn is_away(&self, on_error: OnStoreError, error: &str) {
+        *self.failed() = Some(Instant::now());
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::warn!(error, ?on_error, "the store of a limit is away");
         }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.failed.lock().expect("nothing panics under this lock")
     }
 }
 

@@ -7,6 +7,8 @@ use counter_core::{ErrorKind, Secret, Timestamp, VisitorId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use super::pause::Pause;
+
 /// Readers that may wait for the store; those beyond are not counted.
 const WAITING: usize = 10_000;
 
@@ -24,6 +26,7 @@ const DAYS: u8 = 29;
 pub(super) struct Readers {
     days: WindowCounters,
     key: VisitorKey,
+    pause: Pause,
 }
 
 /// The queue in which requests leave their readers, which reach the store soon after.
@@ -39,7 +42,8 @@ pub(super) struct Usher {
 
 impl Readers {
     pub(super) fn new(store: impl WindowStore, secret: &Secret) -> Self {
-        Self { days: WindowCounters::new(store, Window::DAY).keep(DAYS), key: secret.key("readers") }
+        let days = WindowCounters::new(store, Window::DAY).keep(DAYS);
+        Self { days, key: secret.key("readers"), pause: Pause::default() }
     }
 
     /// The same under another secret.
@@ -55,9 +59,14 @@ impl Readers {
 
     /// How many there are; `None` while the store does not say.
     pub(super) async fn of(&self, post: u32) -> Option<u64> {
+        if !self.pause.admits() {
+            return None;
+        }
         let post = of_post(post);
-        let days = timeout(PATIENCE, self.days.history(&post, Timestamp::now())).await.ok()?.ok()?;
-        Some(days.iter().map(|day| day.count).sum())
+        let days =
+            timeout(PATIENCE, self.days.history(&post, Timestamp::now())).await.ok().and_then(Result::ok);
+        self.pause.set(days.is_none());
+        Some(days?.iter().map(|day| day.count).sum())
     }
 
     async fn count(&self, post: u32, reader: VisitorId) -> Result<(), counter_core::Error> {
@@ -81,13 +90,16 @@ impl Usher {
     /// Runs until there are no doors any more, and all readers that came through them are in the store, or it is
     /// away then.
     pub(super) async fn run(mut self) {
-        let mut came = Vec::new();
+        let (mut came, log) = (Vec::new(), Pause::default());
         while self.waiting.recv_many(&mut came, 500).await > 0 {
             for (post, reader) in came.drain(..).collect::<HashSet<_>>() {
                 // A reader that is in the set stays there: this may be repeated.
                 while let Err(error) = self.readers.count(post, reader).await {
                     if *error.kind() != ErrorKind::Unavailable {
-                        tracing::warn!(%error, post, "a reader is not counted");
+                        if log.admits() {
+                            log.set(true);
+                            tracing::warn!(%error, post, "a reader is not counted");
+                        }
                         break;
                     }
                     if self.waiting.is_closed() {

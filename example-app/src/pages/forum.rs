@@ -3,20 +3,24 @@
 mod read;
 
 use std::error::Error;
+use std::future::ready;
 
-use axum::Router;
 use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
+use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use counter_layer::{ProblemRefusal, WindowLimitLayer};
 use serde::Deserialize;
 
 use super::page;
+use crate::forum::pause::Pause;
 use crate::forum::{Forum, ForumError, Marked};
 
 /// The pages of this forum. What adds a text goes through the limit.
 pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> Router {
+    let log = Pause::default();
     let texts = Router::new()
         .route("/posts", post(publish))
         .route("/posts/{id}/comments", post(comment))
@@ -53,6 +57,10 @@ pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> R
         .route("/groups/{id}", get(read::one_group))
         .merge(texts)
         .merge(marks)
+        .layer(map_response(move |response: Response| {
+            log_error(&log, &response);
+            ready(response)
+        }))
         .with_state(forum)
 }
 
@@ -99,6 +107,23 @@ async fn tell(
     Ok(Redirect::to(&format!("/groups/{group}")))
 }
 
+/// The error of a response, for the log.
+#[derive(Clone, Debug)]
+struct Unreadable {
+    error: String,
+    cause: String,
+}
+
+/// Logs the errors of responses, once a second: while the database is away, every request fails.
+fn log_error(log: &Pause, response: &Response) {
+    if let Some(Unreadable { error, cause }) = response.extensions().get()
+        && log.admits()
+    {
+        log.set(true);
+        tracing::error!(error, cause, "the forum");
+    }
+}
+
 /// A forum's error as an answer.
 struct Failure(ForumError);
 
@@ -114,8 +139,10 @@ impl IntoResponse for Failure {
             ForumError::Nobody => StatusCode::NOT_FOUND,
             ForumError::NoText => StatusCode::UNPROCESSABLE_ENTITY,
             ForumError::Database(_) | ForumError::Count(_) => {
-                tracing::error!(error = %self.0, cause = self.0.source(), "the forum");
-                StatusCode::SERVICE_UNAVAILABLE
+                let cause = self.0.source().map(ToString::to_string).unwrap_or_default();
+                let response = page(&self.0.to_string(), "");
+                let unreadable = Unreadable { error: self.0.to_string(), cause };
+                return (StatusCode::SERVICE_UNAVAILABLE, Extension(unreadable), response).into_response();
             }
         };
         (status, page(&self.0.to_string(), "")).into_response()

@@ -25,26 +25,48 @@ const READ: usize = 1024 * 1024;
 
 /// Carries one connection, to its end or to the fault that ends it.
 pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults>) {
-    let in_black_hole = {
+    let ended = {
         let mut passing = pin!(pass(&mut client, &faults));
         // In this order, so that a connection made during a fault never reaches the server.
         tokio::select! {
             biased;
-            () = faults.until(|conduct| conduct.refuse) => false,
+            () = faults.until(|conduct| conduct.refuse) => Fault::None,
             () = faults.until(|conduct| conduct.forgotten >= number) => {
                 // Both ends stay open, with nobody between them.
                 faults.until(|conduct| conduct.refuse).await;
-                false
+                Fault::None
             }
-            () = faults.until(|conduct| conduct.black_hole) => true,
-            () = &mut passing => false,
+            () = faults.until(|conduct| conduct.black_hole) => Fault::BlackHole,
+            () = faults.until(|conduct| conduct.desynchronized >= number) => Fault::Nonsense,
+            () = &mut passing => Fault::None,
         }
     };
-    if in_black_hole {
-        let mut nowhere = io::sink();
-        tokio::select! {
-            () = faults.until(|conduct| conduct.refuse || !conduct.black_hole) => {}
-            _ = io::copy(&mut client, &mut nowhere) => {}
+    match ended {
+        Fault::None => {}
+        Fault::Nonsense => answer_nonsense(&mut client).await,
+        Fault::BlackHole => {
+            let mut nowhere = io::sink();
+            tokio::select! {
+                () = faults.until(|conduct| conduct.refuse || !conduct.black_hole) => {}
+                _ = io::copy(&mut client, &mut nowhere) => {}
+            }
+        }
+    }
+}
+
+/// The fault that a connection keeps after the last frame was passed on.
+enum Fault {
+    None,
+    BlackHole,
+    Nonsense,
+}
+
+/// Answers whatever the client sends with `OK`, until the client is gone.
+async fn answer_nonsense(client: &mut TcpStream) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(1..) = client.read(&mut bytes).await {
+        if client.write_all(b"+OK\r\n").await.is_err() {
+            return;
         }
     }
 }

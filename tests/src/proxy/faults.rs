@@ -44,6 +44,8 @@ pub(super) struct Conduct {
     pub(super) hold: bool,
     /// How many of the connections, in the order in which they were made, have been forgotten.
     pub(super) forgotten: u64,
+    /// Number of connections, in the order in which they were made, that get nonsense as answers.
+    pub(super) desynchronized: u64,
     pub(super) delay: Duration,
     /// How long nobody must have asked anything before a reply is passed on.
     pub(super) silence: Duration,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use counter_core::MemoryStore;
 use counter_core::entity::{Entities, EntityErrorKind, EntityId, Recount, SqliteDatabase};
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::Post;
 use super::stand::{Frail, Gated};
+use crate::log::Log;
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -59,6 +60,22 @@ async fn a_cache_that_never_answers_is_asked_by_few() {
     }
     // Once a second: however slow this is, that is not each time.
     assert!(cache.asked() < 250, "{}", cache.asked());
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_reached_is_asked_and_logged_once_a_second() {
+    let (posts, cache) = posts().await;
+    let (log, _guard) = Log::capture();
+    let started = Instant::now();
+    cache.be_away(true);
+    for _ in 0..500 {
+        assert_eq!(likes(&posts).await, 0);
+    }
+    // Each second has one attempt to read, and perhaps one to keep what was read.
+    let most = 2 * (started.elapsed().as_secs() + 2);
+    assert!(cache.asked() <= most, "{} > {most}", cache.asked());
+    let lines = log.text().lines().filter(|line| line.contains("WARN")).count() as u64;
+    assert!((1..=most).contains(&lines), "{lines} > {most}:\n{}", log.text());
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ use tower::ServiceExt;
 
 use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
 
+use crate::stores::without_scripts;
 use crate::support::{always, name, precision, store, unix};
 use crate::through::{Hand, Through};
 
@@ -211,8 +212,17 @@ async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_whe
     traffic.flowing().await;
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     traffic.troubled("READONLY").await;
+    let hints = || traffic.stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
+    assert_eq!(hints(), ["store_is_replica"]);
+    // While it stays one, it is connected to ever less often, and never as often as batches are refused.
+    let (before, refused) = (traffic.stats.health().connections, traffic.troubles().len());
+    until("more batches are refused", LIMIT, async || traffic.troubles().len() > refused + 50).await;
+    let connections = traffic.stats.health().connections - before;
+    assert!(connections < 25, "{connections}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    assert!(traffic.end().await.health().connections > 1);
+    let stats = traffic.end().await;
+    assert!(stats.health().connections > 1);
+    assert_eq!(stats.health().hints, []);
 }
 
 #[tokio::test]
@@ -335,6 +345,31 @@ async fn slow_replies_are_no_trouble() {
     assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
     proxy.delay_replies(Duration::ZERO);
     assert_eq!(traffic.end().await.health().connections, 1);
+}
+
+#[tokio::test]
+async fn a_connection_is_made_again_over_a_link_with_a_round_trip_of_a_second() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.delay_replies(Duration::from_secs(1));
+    let connections = traffic.stats.health().connections;
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    traffic.connected_again(connections).await;
+    traffic.flowing().await;
+    proxy.delay_replies(Duration::ZERO);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_nonsense_is_replaced() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let (proxy, traffic) = through_proxy(&server).await;
+        let connections = traffic.stats.health().connections;
+        proxy.desynchronize();
+        traffic.told(0, "the answer does not fit the command").await;
+        traffic.connected_again(connections).await;
+        traffic.end().await;
+    }
 }
 
 #[tokio::test]

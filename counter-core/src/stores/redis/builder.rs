@@ -76,9 +76,10 @@ impl RedisBuilder {
     /// Connects to an address.
     ///
     /// This returns after a second even if the server does not answer: calls fail then, as they do whenever
-    /// the server is away later, and connecting continues in the background. A connection is a task of the
-    /// client `fred`, which ends with the last handle on this store. Where that task dies or hangs, a new
-    /// client replaces it.
+    /// the server is away later, and connecting continues in the background. A task connects, with a client of
+    /// `fred` that is a task as well, and connects again whenever the connection breaks or hangs. Both end with the
+    /// last handle on this store. A thread looks up the name of the server; if the resolver hangs, neither requests
+    /// nor the end of the process wait for it. If the name has several addresses, they are tried in parallel.
     ///
     /// # Errors
     /// Fails when the address is not one of those above, or needs a feature that is not enabled.

@@ -11,7 +11,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::unions::Unions;
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading,
     Unreadable, Witness,
 };
 use crate::writer::WriterId;
@@ -57,6 +57,10 @@ impl Store for Archive {
 
     fn clock_skew(&self) -> Option<i64> {
         self.near.clock_skew()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        self.near.hints()
     }
 
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

@@ -43,6 +43,10 @@ async fn apply_at(
     batch: &Batch,
 ) -> Result<ApplyOutcome, Error> {
     let transaction = server.watch(fence).await?;
+    // Before the fence is read: a peer that answers nonsense to this could pass for a server without the fence.
+    let sent = Timestamp::now();
+    let time = transaction.time().await?;
+    store.skew.measure(sent, time, Timestamp::now());
     let stored: Option<Bytes> = match transaction.call("GET", args([fence])).await {
         Err(error) if has_code(&error, "WRONGTYPE") => None,
         stored => stored?,
@@ -72,9 +76,6 @@ async fn apply_at(
         transaction.abandon().await?;
         return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
     }
-    let sent = Timestamp::now();
-    let time = transaction.time().await?;
-    store.skew.measure(sent, time, Timestamp::now());
     // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
     // and nothing is done here.
     let next = batch.fence.applied_to(found).to_string();

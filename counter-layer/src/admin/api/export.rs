@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::parameter::{AnyCounters, Asked, FileFormat, Format, KeptPrecision, Range};
 use super::read;
 use super::route::{Answer, Route};
-use crate::admin::problem::Problem;
+use crate::admin::problem::{Problem, warn};
 
 /// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
 /// count, or of a whole counter one without a start as well.
@@ -83,7 +83,8 @@ async fn export(
     };
     let begin = [Ok(format!("{head}{}", first.unwrap_or_default()))];
     let rest = stream::try_unfold(pages, async |mut pages| {
-        let page = pages.next().await.inspect_err(|error| tracing::warn!(%error, "an export broke off"))?;
+        let broke_off = "an export broke off";
+        let page = pages.next().await.inspect_err(|error| warn(&pages.stats, error, broke_off))?;
         Ok::<_, Error>(page.map(|page| (page, pages)))
     });
     let disposition = format!("attachment; filename=\"counters-{}.{ending}\"", precision.as_seconds());

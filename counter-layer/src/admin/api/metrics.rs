@@ -15,6 +15,8 @@ use http::header::CONTENT_TYPE;
 use super::parameter::Asked;
 use super::route::Route;
 use crate::admin::access::Access;
+#[cfg(feature = "alert")]
+use crate::admin::problem::warn;
 #[cfg(feature = "hits")]
 use crate::admin::producers::Producers;
 #[cfg(feature = "hits")]
@@ -104,7 +106,7 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
         page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
     #[cfg(feature = "alert")]
-    let (lifetimes, alerts) = join(lifetimes(stats), alerts(source.alerts.as_ref())).await;
+    let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, source.alerts.as_ref())).await;
     #[cfg(not(feature = "alert"))]
     let lifetimes = lifetimes(stats).await;
     page.one(
@@ -129,10 +131,10 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
 
 /// The state of the rules; none where it cannot be read.
 #[cfg(feature = "alert")]
-async fn alerts(alerts: Option<&Alerts>) -> Vec<RuleStatus> {
+async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
     let Some(alerts) = alerts else { return Vec::new() };
     let known =
-        alerts.read().await.inspect_err(|error| tracing::warn!(%error, "the state of alerts cannot be read"));
+        alerts.read().await.inspect_err(|error| warn(stats, error, "the state of alerts cannot be read"));
     known.map(|known| known.rules).unwrap_or_default()
 }
 

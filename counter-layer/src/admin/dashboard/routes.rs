@@ -28,7 +28,7 @@ use crate::admin::access::{NO_NOTE_FORM, NOTE_FORM};
 use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
-use crate::admin::problem::Problem;
+use crate::admin::problem::{Problem, warn};
 use crate::admin::zone::Zone;
 
 /// The parts of the pages.
@@ -277,7 +277,7 @@ async fn shared(
         Ok(page) => html(StatusCode::OK, &page),
         // No health and no ledger: they are not what is shared.
         Err(error) => {
-            tracing::warn!(%error, "a shared view cannot be read");
+            warn(&dashboard.stats, &error, "a shared view cannot be read");
             (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
         }
     }
@@ -292,8 +292,7 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
 
 /// The store cannot be read; what this process knows is shown all the same.
 pub(super) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
-    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(%error, cause, "the dashboard cannot be read");
+    warn(stats, error, "the dashboard cannot be read");
     let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
     html(StatusCode::SERVICE_UNAVAILABLE, &page)
 }

@@ -61,7 +61,9 @@ impl Traffic {
                     // Nobody else flushes: this is what everybody sees until the next attempt.
                     let (health, hits) = (stats.health(), stats.ledger().hits);
                     assert!(hits.balance(), "{hits:?}");
-                    assert_eq!(health.failing_for.is_some(), flushed.is_err(), "{health:?}");
+                    assert_eq!(health.last_error.is_some(), flushed.is_err(), "{health:?}");
+                    // A flush that fails may have brought some batches to the store.
+                    assert!(health.failing_for.is_none() || flushed.is_err(), "{health:?}");
                     if let Some(words) = health.last_error {
                         let trouble = Trouble { words, waiting: hits.pending };
                         troubles.lock().expect("no panic").push(trouble);

@@ -1,0 +1,167 @@
+//! The address of a server: looking up its name, and choosing among its addresses.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::pin::pin;
+use std::thread;
+use std::time::Duration;
+
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+/// Bound on looking up a name.
+pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bound on connecting to one of the addresses of a server, including the TLS handshake.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay before the next address is tried while the previous ones have not answered (RFC 8305).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Maximum number of addresses of one name that are tried.
+const MAX_ADDRESSES: usize = 16;
+
+type Addresses = io::Result<Vec<SocketAddr>>;
+
+/// Finds the address to connect to.
+#[derive(Debug, Default)]
+pub(super) struct AddressFinder {
+    /// The lookup that is running. It cannot be cancelled, so the next attempt waits for the same one.
+    lookup: Option<oneshot::Receiver<Addresses>>,
+}
+
+impl AddressFinder {
+    /// Returns an address of a server: the first that accepts a connection if the name has several.
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps the lookup for the next call.
+    pub(super) async fn find(&mut self, host: &str, port: u16) -> Result<SocketAddr, FredError> {
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(address) = literal.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(address, port));
+        }
+        match &self.look_up(host, port).await?[..] {
+            [] => Err(FredError::new(FredKind::IO, format!("the name {host} has no address"))),
+            [address] => Ok(*address),
+            addresses => timeout(CONNECT_TIMEOUT, first_to_accept(addresses)).await.unwrap_or_else(|_| {
+                Err(FredError::new(
+                    FredKind::Timeout,
+                    format!("no address of {host} answered in 5 s: {addresses:?}"),
+                ))
+            }),
+        }
+    }
+
+    async fn look_up(&mut self, host: &str, port: u16) -> Result<Vec<SocketAddr>, FredError> {
+        let lookup = self.lookup.get_or_insert_with(|| start_lookup(host.to_owned(), port));
+        let Ok(answer) = timeout(LOOKUP_TIMEOUT, lookup).await else {
+            let words = format!("the lookup of the name {host} did not finish within 5 s");
+            return Err(FredError::new(FredKind::Timeout, words));
+        };
+        self.lookup = None;
+        let answer = answer.unwrap_or_else(|_| Err(io::Error::other("no thread could be started for it")));
+        answer.map_err(|error| {
+            FredError::new(FredKind::IO, format!("the lookup of the name {host} failed: {error}"))
+        })
+    }
+}
+
+/// Looks up a name on a thread that nothing waits for: the system's resolver blocks for up to half a minute if its
+/// servers do not answer, and a runtime does not shut down before its own blocking threads have finished.
+fn start_lookup(host: String, port: u16) -> oneshot::Receiver<Addresses> {
+    let (sender, receiver) = oneshot::channel();
+    let look_up = move || {
+        let addresses = (host.as_str(), port).to_socket_addrs();
+        // The receiver may have been dropped with its store.
+        drop(sender.send(addresses.map(|addresses| addresses.take(MAX_ADDRESSES).collect())));
+    };
+    // Without a thread, the sender is dropped, which the receiver reports.
+    drop(thread::Builder::new().name("redis-lookup".to_owned()).spawn(look_up));
+    receiver
+}
+
+/// Connects to addresses, each after a delay or when the previous one fails, and returns the first that accepts.
+async fn first_to_accept(addresses: &[SocketAddr]) -> Result<SocketAddr, FredError> {
+    let mut attempts = FuturesUnordered::new();
+    let mut waiting = addresses.iter().copied();
+    let mut last_error = None;
+    loop {
+        match waiting.next() {
+            Some(address) => {
+                attempts.push(async move { (address, TcpStream::connect(address).await) });
+            }
+            None if attempts.is_empty() => {
+                return Err(last_error.unwrap_or_else(|| FredError::new(FredKind::IO, "no address")));
+            }
+            None => {}
+        }
+        let mut delay = pin!(sleep(ATTEMPT_DELAY));
+        tokio::select! {
+            Some((address, connected)) = attempts.next() => match connected {
+                Ok(_) => return Ok(address),
+                Err(error) => last_error = Some(FredError::new(FredKind::IO, format!("connecting to {address}: {error}"))),
+            },
+            () = &mut delay, if waiting.len() > 0 => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream as BlockingStream};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// An address that drops packets instead of accepting or refusing connections.
+    struct BlackHole {
+        address: SocketAddr,
+        _listener: Socket,
+        _queue: Vec<BlockingStream>,
+    }
+
+    impl BlackHole {
+        fn new() -> Self {
+            let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+            listener.listen(0).expect("it listens");
+            let address = listener.local_addr().expect("bound").as_socket().expect("an IP address");
+            // Once the queue is full, the kernel ignores further connections.
+            let connect = |_| BlockingStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+            let queue = (0..10).map_while(connect).collect();
+            Self { address, _listener: listener, _queue: queue }
+        }
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_does_not_hold_up_the_next() {
+        let (black_hole, (_listener, good)) = (BlackHole::new(), listener());
+        let refusing = listener().1;
+        for addresses in [vec![black_hole.address, good], vec![refusing, black_hole.address, good]] {
+            let found = timeout(CONNECT_TIMEOUT, first_to_accept(&addresses)).await.expect("in time");
+            assert_eq!(found.ok(), Some(good));
+        }
+        let error = first_to_accept(&[refusing]).await.expect_err("nothing listens");
+        assert!(error.details().starts_with(&format!("connecting to {refusing}: ")), "{error}");
+    }
+
+    #[tokio::test]
+    async fn addresses_need_no_lookup_and_errors_of_a_lookup_name_it() {
+        let mut finder = AddressFinder::default();
+        for host in ["::1", "[::1]"] {
+            let found = finder.find(host, 6379).await.expect("an address");
+            assert_eq!(found, "[::1]:6379".parse().expect("an address"));
+        }
+        let host = format!("{}.invalid", "x".repeat(64));
+        let error = finder.find(&host, 6379).await.expect_err("no name is as long");
+        assert!(error.details().starts_with(&format!("the lookup of the name {host} failed: ")), "{error}");
+    }
+}

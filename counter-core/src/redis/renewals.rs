@@ -1,0 +1,55 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Decides whether to replace a connection because of what its server answers, less and less often: if the next
+/// connection leads to the same server, it gets the same answers.
+#[derive(Debug, Default)]
+pub(super) struct Renewals(Mutex<Option<Renewal>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
+    at: Instant,
+    /// The time until the next one is allowed.
+    pause: Duration,
+}
+
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+impl Renewals {
+    /// Returns whether to replace the connection now.
+    pub(super) fn allow(&self, now: Instant) -> bool {
+        let mut last = self.0.lock().expect("nothing panics under this lock");
+        let pause = match *last {
+            None => MIN_PAUSE,
+            Some(Renewal { at, pause }) => match now.saturating_duration_since(at) {
+                elapsed if elapsed < pause => return false,
+                elapsed if elapsed < 4 * pause => (2 * pause).min(MAX_PAUSE),
+                _ => MIN_PAUSE,
+            },
+        };
+        *last = Some(Renewal { at: now, pause });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds at which a connection is replaced if that would be useful every tenth of a second.
+    fn replaced(renewals: &Renewals, start: Instant, seconds: u64) -> Vec<u64> {
+        let steps = (0..10 * seconds).map(|tenth| Duration::from_millis(100 * tenth));
+        steps.filter(|step| renewals.allow(start + *step)).map(|step| step.as_secs()).collect()
+    }
+
+    #[test]
+    fn connections_to_a_server_that_stays_useless_are_replaced_ever_less_often() {
+        let (renewals, start) = (Renewals::default(), Instant::now());
+        assert_eq!(replaced(&renewals, start, 120), [0, 1, 3, 7, 15, 31, 61, 91]);
+        let later = start + Duration::from_secs(600);
+        assert_eq!(replaced(&renewals, later, 4), [0, 1, 3]);
+    }
+}
