@@ -28,6 +28,7 @@ mod tally;
 mod recorder;
 mod reading;
 mod store;
+mod identity;
 #[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 mod unions;
 pub mod source;
@@ -60,6 +61,7 @@ pub use distribution::{Bin, Distribution, Measure};
 pub use flush::Flusher;
 pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;
+pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use label::{LabelError, NotedValue};
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};

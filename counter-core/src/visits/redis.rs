@@ -19,6 +19,8 @@ use super::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
+use crate::document::DocumentStore;
+use crate::document::redis::RedisDocuments;
 use crate::future::Answer;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
@@ -39,12 +41,14 @@ pub(crate) struct RedisVisits {
     adopt: Script,
     skew: Skew,
     told: junk::Told,
+    documents: RedisDocuments,
 }
 
 impl RedisVisits {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         let keys = client.shards().iter().map(|shard| Keys::new(client.prefix(shard))).collect();
         Self {
+            documents: RedisDocuments::new(Arc::clone(&client)),
             client,
             keys,
             apply: Script::new(include_str!("redis/apply.lua")),
@@ -67,6 +71,14 @@ impl Store for RedisVisits {
 
     fn connections(&self) -> u64 {
         self.client.connections()
+    }
+
+    fn kind(&self) -> String {
+        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

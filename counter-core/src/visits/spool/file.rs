@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
+use super::origin::{self, Origin};
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
@@ -78,6 +79,7 @@ pub(crate) struct Found {
     pub(crate) silence: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
+    pub(crate) origin: Origin,
 }
 
 /// The rows that are left for one shard.
@@ -275,7 +277,8 @@ async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> 
         let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
         if tables == 0 {
             // The process ended before it had written anything.
-            return Ok(Found { grid: Arc::default(), silence: Duration::ZERO, bytes, lanes: Vec::new() });
+            let (grid, origin) = (Arc::default(), Origin::default());
+            return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
         }
     }
     if application != APPLICATION {
@@ -319,6 +322,7 @@ async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> 
         silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
         bytes,
         lanes,
+        origin: answered(origin::read(connection)).await?,
     })
 }
 
