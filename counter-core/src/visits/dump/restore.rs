@@ -270,6 +270,7 @@ impl Restore {
             refused = all.find_map(|id| record.has_counts_of(*id, dump)).map(|earlier| (record.id, earlier));
             if refused.is_none() {
                 stores.iter().for_each(|id| record.restore(*id, dump));
+                record.keep_grid(&self.grid);
             }
         };
         identity::update(&*self.store, note).await.map_err(RestoreError::Store)?;

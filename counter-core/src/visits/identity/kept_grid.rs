@@ -21,7 +21,7 @@ pub struct GridMismatch {
 impl GridMismatch {
     /// Compares the grid that a store keeps with that of counters. Distributions matter only if both have some: counters
     /// without them measure nothing.
-    pub(super) fn between(stored: &Grid, configured: &Grid) -> Option<Self> {
+    pub(crate) fn between(stored: &Grid, configured: &Grid) -> Option<Self> {
         let measures = match (&stored.distributions, &configured.distributions) {
             (Some(stored), Some(configured)) => stored == configured,
             _ => true,
