@@ -11,6 +11,7 @@ mod offset;
 mod book;
 mod flow;
 mod upkeep;
+pub(crate) mod identity;
 mod source;
 mod dump;
 mod metrics;

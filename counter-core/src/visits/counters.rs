@@ -234,7 +234,8 @@ impl Builder {
     ///
     /// Buckets of counts and of visitors, and salt epochs, begin that much earlier, so that a day begins at
     /// the site's own midnight. The offset does not follow the change to summer time, and a changed offset
-    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same.
+    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same:
+    /// [`grid_of_store`](Self::grid_of_store) takes the one that the store keeps.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -355,7 +356,7 @@ impl Builder {
     ///
     /// Processes may share a directory, and each has a file of its own in it. What a process left there is sent by
     /// the next one that starts, or by another one that runs within ten seconds, exactly once. All of them need the
-    /// same store. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
+    /// same store: a file for another store or namespace is left alone. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
     /// full.
     ///
     /// ```

@@ -4,6 +4,7 @@ mod disk;
 mod fences;
 mod kills;
 mod lives;
+mod origins;
 
 use std::path::Path;
 use std::sync::Arc;

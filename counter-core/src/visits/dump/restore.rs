@@ -266,8 +266,10 @@ impl Restore {
     async fn check_stores(&self, dump: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         let mut refused = None;
         let note = |record: &mut StoreRecord, _| {
-            let mut all = stores.iter();
-            refused = all.find_map(|id| record.has_counts_of(*id, dump)).map(|earlier| (record.id, earlier));
+            // Its own counts first: no other dump is better then.
+            let own = stores.iter().any(|id| record.counted(*id)).then_some(None);
+            let others = || stores.iter().find_map(|id| record.other_dump(*id, dump)).map(Some);
+            refused = own.or_else(others).map(|earlier| (record.id, earlier));
             if refused.is_none() {
                 stores.iter().for_each(|id| record.restore(*id, dump));
                 record.keep_grid(&self.grid);

@@ -116,15 +116,17 @@ impl StoreRecord {
         [self.id].into_iter().chain(others)
     }
 
-    /// Returns whether counts of this store are here already, other than those of this dump; and the dump that they came
-    /// from, if it was one.
+    /// Returns whether these are the counts of this store, or were copied into it.
     #[cfg(feature = "dump")]
-    pub(crate) fn has_counts_of(&self, id: StoreId, dump: &str) -> Option<Option<String>> {
-        if self.id == id || self.copied.iter().any(|seen| seen.id == id) {
-            return Some(None);
-        }
+    pub(crate) fn counted(&self, id: StoreId) -> bool {
+        self.id == id || self.copied.iter().any(|seen| seen.id == id)
+    }
+
+    /// Returns the dump, other than this one, from which counts of a store were restored.
+    #[cfg(feature = "dump")]
+    pub(crate) fn other_dump(&self, id: StoreId, dump: &str) -> Option<String> {
         let earlier = self.restored.iter().find(|(other, earlier)| *other == id && earlier != dump);
-        earlier.map(|(_, earlier)| Some(earlier.clone()))
+        earlier.map(|(_, earlier)| earlier.clone())
     }
 
     /// Returns why a store of this kind cannot be copied into this one, if it cannot.
