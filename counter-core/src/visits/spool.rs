@@ -210,7 +210,9 @@ impl OwnFile {
             None => self.open(own).await?,
         };
         if let Some(seen) = self.known.seen().filter(|seen| own.noted != Some(*seen)) {
-            origin::note(&mut connection, seen).await?;
+            if let Err(error) = origin::note(&mut connection, seen).await {
+                return Err(self.give_up(own, connection, error.into()).await?);
+            }
             own.noted = Some(seen);
         }
         let entries = self.tally.entries(of, Timestamp::now());
@@ -222,11 +224,7 @@ impl OwnFile {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
             if let Err(error) = file::write(&mut connection, &rows).await {
-                drop(connection);
-                if file::is_damage(&*error) {
-                    self.set_aside(own).await?;
-                }
-                return Err(error);
+                return Err(self.give_up(own, connection, error).await?);
             }
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
@@ -268,9 +266,25 @@ impl OwnFile {
         }
         self.spoil();
         let mut connection = opened?;
-        origin::declare(&mut connection, &self.kind).await?;
         own.noted = None;
-        Ok(connection)
+        match origin::declare(&mut connection, &self.kind).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(self.give_up(own, connection, error.into()).await?),
+        }
+    }
+
+    /// Closes a file that could not be written, and sets it aside if it is damaged; returns the error.
+    async fn give_up(
+        &self,
+        own: &mut Own,
+        connection: SqliteConnection,
+        error: Failure,
+    ) -> Result<Failure, Failure> {
+        drop(connection);
+        if file::is_damage(&*error) {
+            self.set_aside(own).await?;
+        }
+        Ok(error)
     }
 
     /// Renames a file that is damaged; another one is made for the next write.

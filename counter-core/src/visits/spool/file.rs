@@ -156,7 +156,8 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;
-        for statement in CREATE {
+        // The hits come last: the file of an older version has nothing before them.
+        for statement in origin::CREATE.into_iter().chain(CREATE) {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
         let format = format!("PRAGMA user_version = {}", FORMATS[usize::from(grid.distributions.is_some())]);

@@ -3,14 +3,13 @@
 
 use sqlx::{Connection, Row, SqliteConnection};
 
-use super::file::Failure;
 use crate::Timestamp;
 use crate::visits::identity::{Seen, StoreId, StoreRecord, follows};
 
-/// The tables beside those of the hits. A file of an older version has none of them.
-const CREATE: [&str; 2] = [
-    "CREATE TABLE IF NOT EXISTS origin (kind TEXT NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT",
+/// The tables. A file of an older version has none of them.
+pub(super) const CREATE: [&str; 2] = [
+    "CREATE TABLE origin (kind TEXT NOT NULL) STRICT",
+    "CREATE TABLE store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
 /// The store that a file is for, as far as it is known.
@@ -41,18 +40,15 @@ impl Origin {
 }
 
 /// Notes the kind of the store in a file.
-pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Result<(), Failure> {
+pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    for statement in CREATE {
-        sqlx::query(statement).execute(&mut *transaction).await?;
-    }
     sqlx::query("DELETE FROM origin").execute(&mut *transaction).await?;
     sqlx::query("INSERT INTO origin VALUES (?)").bind(kind).execute(&mut *transaction).await?;
-    Ok(transaction.commit().await?)
+    transaction.commit().await
 }
 
 /// Notes in a file that a store was in use.
-pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Result<(), Failure> {
+pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Result<(), sqlx::Error> {
     let at = i64::try_from(seen.at.as_unix()).unwrap_or(i64::MAX);
     let insert = sqlx::query("INSERT OR REPLACE INTO store VALUES (?, ?)").bind(seen.id.to_bytes().to_vec());
     insert.bind(at).execute(connection).await?;

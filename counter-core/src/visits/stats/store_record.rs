@@ -1,4 +1,4 @@
-//! What a store says about itself: its id, and the grid that it keeps.
+//! Readings of the record that a store keeps about itself.
 
 use super::Stats;
 use crate::time::{Grid, Retention};
