@@ -89,8 +89,7 @@
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
-//! | `document` | the module [`document`] |
-//! | `note` | the module [`note`]; includes `document` |
+//! | `note` | the module [`note`] |
 //! | `alert` | the module [`alert`] |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
@@ -164,6 +163,7 @@ mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 mod sql;
 
+pub mod document;
 pub mod visits;
 #[cfg(feature = "unique")]
 pub mod unique;
@@ -171,8 +171,6 @@ pub mod unique;
 pub mod window;
 #[cfg(feature = "entity")]
 pub mod entity;
-#[cfg(feature = "document")]
-pub mod document;
 #[cfg(feature = "note")]
 pub mod note;
 #[cfg(feature = "forecast")]

@@ -29,6 +29,7 @@ mod tally;
 mod recorder;
 mod reading;
 mod store;
+mod identity;
 #[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 mod unions;
 pub mod source;
@@ -62,6 +63,7 @@ pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use flush::Flusher;
 pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;
+pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use label::{LabelError, NotedValue};
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};

@@ -75,7 +75,11 @@ fn setting(text: &str) -> Result<(String, String), &'static str> {
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let began = Instant::now();
-    let counters = settings.target.counters().await?;
+    let counters = tokio::select! {
+        counters = settings.target.counters() => counters?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
     let sources = counters.sources();
     // Before anything is counted: visitors have to be told apart in every bucket.
     sources.check_salt()?;

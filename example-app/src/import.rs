@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use counter_core::Counters;
 use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, ErrorKind};
 use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -78,8 +78,15 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         }
     }
     // From the beginning: one that is told to stop before it has connected ends as others do.
-    let stop = settings.follow.then(stop_signals).transpose()?;
-    let counters = settings.target.counters().await?;
+    let mut stop = settings.follow.then(stop_signals).transpose()?;
+    let counters = match &mut stop {
+        Some([interrupt, terminate]) => tokio::select! {
+            counters = counters_when_there(&settings.target) => counters?,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        },
+        None => settings.target.counters().await?,
+    };
     let mut logs = Logs::new(&settings, &counters)?;
     if let Some(stop) = stop {
         logs.follow(&settings.files, stop).await?;
@@ -92,6 +99,21 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
+}
+
+/// Builds the counters as soon as the store answers: a log that is followed waits for it.
+async fn counters_when_there(target: &Target) -> Result<Counters, Box<dyn Error>> {
+    loop {
+        match target.counters().await {
+            Err(error) if is_unavailable(&*error) => tracing::warn!(error, "the logs wait for the store"),
+            built => return built,
+        }
+    }
+}
+
+fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<counter_core::Error>();
+    error.is_some_and(|error| *error.kind() == ErrorKind::Unavailable)
 }
 
 /// The signals that tell the program to stop.

@@ -4,6 +4,8 @@ mod clock;
 mod lines;
 mod serve;
 mod store;
+mod patience;
+mod grid;
 mod labels;
 mod watch;
 mod summary;
@@ -21,7 +23,6 @@ use std::fmt::Write as _;
 use std::future::pending;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,10 +31,9 @@ use clap::{Parser, Subcommand};
 use counter_core::alert::Watch;
 use counter_core::archive::Archive;
 use counter_core::note::Notes;
-use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
-use counter_core::{AnyStore, Counters, Precisions, Secret, Stats, Timestamp};
+use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
 use counter_layer::admin::{self, Access, Options, TimeZoneError};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
@@ -52,9 +52,6 @@ use store::Opened;
 
 /// The number of texts that one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
-
-/// The hours of a day.
-const HOURS: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
 
 /// What runs beside the server.
 const FEED: &str = "the feed of the forum";
@@ -107,12 +104,8 @@ struct Settings {
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
-    /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed, unless --time-zone is set.
-    #[arg(long, env, default_value = "+00:00", value_parser = clock::utc_offset, allow_hyphen_values = true)]
-    utc_offset: i32,
-    /// Time zone of the days of the dashboard, such as Europe/Berlin: they follow summer time, and hours are kept for as long as days. Set --utc-offset to the zone's standard time as well, so that visitors are told apart by nearly the same days.
-    #[arg(long, env, value_name = "ZONE")]
-    time_zone: Option<String>,
+    #[command(flatten)]
+    grid: grid::Settings,
     /// Seconds that a response may wait until its hit is stored; without it, responses do not wait.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
@@ -177,6 +170,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         place += &format!(", and for years {far_place}");
         Archive::new(store.clone(), far)
     });
+    if let Some(archive) = &archive {
+        store::check_archive(archive).await?;
+    }
     let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
     let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
     // One file may have both: their tables have different names, and each waits for the other's commits.
@@ -186,9 +182,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         Some(archive) => Counters::builder(archive.clone()),
         None => Counters::builder(store.clone()),
     };
-    let builder =
-        if settings.time_zone.is_some() { builder.precisions(with_hours_of_all_days()) } else { builder };
-    let mut counters = builder.flush_interval(settings.flush_interval).utc_offset(settings.utc_offset);
+    let mut counters = builder.flush_interval(settings.flush_interval);
     if let Some(secret) = owners {
         counters = counters.secret(secret);
     }
@@ -201,7 +195,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         }
         counters = counters.spool(folder);
     }
-    let counters = counters.build()?;
+    let counters = settings.grid.build_in_time(counters).await?;
+    let (time_zone, utc_offset) = (settings.grid.time_zone, grid::utc_offset(counters.stats().grid()));
     // A token that was configured is a secret, and is not printed.
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
@@ -223,11 +218,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);
-    let watch = settings.watch.watch(
-        counters.stats(),
-        &store,
-        clocks(settings.time_zone.as_deref(), settings.utc_offset)?,
-    )?;
+    let watch = settings.watch.watch(counters.stats(), &store, clocks(time_zone.as_deref(), utc_offset)?)?;
     let notes = Notes::new(store.clone());
     let limit = limit(store, &secret, settings.trust_hops)?;
     // A client that listens to live events would hold up the shutdown of the server.
@@ -236,7 +227,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .live_until(async { drop(live_ended.await) })
         .hits(counters.sources(), told_of)
         .notes(notes);
-    if let Some(zone) = &settings.time_zone {
+    if let Some(zone) = &time_zone {
         options = options.time_zone(zone)?;
     }
     if let Some(archive) = &archive {
@@ -259,7 +250,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let upkeep = counters.spawn();
     let (stop_feed, feed_stopped) = oneshot::channel::<()>();
     let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
-    let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
+    let recount_at = settings.recount_at;
     let mut recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
     let (stop_archiving, archiving_stopped) = oneshot::channel::<()>();
     let archiving_stopped = async { drop(archiving_stopped.await) };
@@ -303,16 +294,6 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     }
     tracing::info!("stopped; every hit is counted");
     Ok(())
-}
-
-/// The usual precisions, with hours for as long as days: days of a time zone are sums of them.
-fn with_hours_of_all_days() -> Precisions {
-    let kept = Precisions::default();
-    let longer = |kept: Retention| match kept.precision.as_seconds() {
-        3600 => Retention { samples: kept.samples.saturating_mul(HOURS), ..kept },
-        _ => kept,
-    };
-    Precisions::new(kept.iter().map(longer)).expect("as many as before")
 }
 
 /// Returns by how many seconds the clocks of the site are ahead of UTC.

@@ -2,14 +2,20 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
 
 use clap::Args;
+use counter_core::archive::Archive;
 use counter_core::entity::sqlx::sqlite::SqliteConnectOptions;
 use counter_core::stores::Namespace;
-use counter_core::{AnyStore, MemoryStore, RedisStore, SqlStore};
+use counter_core::{AnyStore, ErrorKind, MemoryStore, RedisStore, SqlStore};
+use tokio::time::timeout;
 
 /// The store where no other is asked for: a file in the working directory.
 const DEFAULT: &str = "sqlite:access-counter.db";
+
+/// The time for which the archive is waited for at the start.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Where the counts are kept.
 #[derive(Debug, Args)]
@@ -21,9 +27,9 @@ pub(crate) struct Settings {
     /// Address of a Redis, where no store is given.
     #[arg(long, env = "REDIS_URL", hide = true)]
     redis_url: Option<String>,
-    /// Prefix of the keys in Redis.
-    #[arg(long, env, default_value_t)]
-    namespace: Namespace,
+    /// Prefix of the keys in Redis, by which several sites share a server. Default: access:. A SQL store has none: give each site a file or database of its own.
+    #[arg(long, env)]
+    namespace: Option<Namespace>,
 }
 
 /// A store, and where it is.
@@ -45,6 +51,12 @@ impl Settings {
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
         let address = self.store.as_deref().or(self.redis_url.as_deref()).unwrap_or(DEFAULT);
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
+        if self.namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
+            return Err(format!(
+                "--namespace is for Redis, and the store is {scheme}: use another file, database or schema for each site"
+            )
+            .into());
+        }
         let (store, place) = match scheme {
             "memory" => (MemoryStore::new().into(), "in this process".to_owned()),
             _ if is_sql(scheme) => {
@@ -52,7 +64,7 @@ impl Settings {
                 (store.into(), place)
             }
             _ => {
-                let store = RedisStore::connect(address, self.namespace.clone()).await?;
+                let store = RedisStore::connect(address, self.namespace.clone().unwrap_or_default()).await?;
                 (store.into(), "in Redis".to_owned())
             }
         };
@@ -79,6 +91,19 @@ impl Opened {
             return Err("--archive is the same database as --store: it has to be another one".into());
         }
         sql(address).await
+    }
+}
+
+/// Refuses the archive of another store, if both stores answer soon; the health says it otherwise.
+///
+/// # Errors
+/// When the archive belongs to another store.
+pub(crate) async fn check_archive(archive: &Archive) -> Result<(), Box<dyn Error>> {
+    match timeout(CHECK_TIMEOUT, archive.check()).await {
+        Ok(Err(error)) if *error.kind() == ErrorKind::Refused => {
+            Err(format!("--archive: {}", in_full(&error)).into())
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

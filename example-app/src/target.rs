@@ -8,7 +8,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
-use crate::{labels, store};
+use crate::{grid, labels, store};
 
 /// The flags that `import` and `consume` share.
 #[derive(Debug, Args)]
@@ -21,6 +21,8 @@ pub(crate) struct Target {
     routes: Vec<String>,
     #[command(flatten)]
     store: store::Settings,
+    #[command(flatten)]
+    grid: grid::Settings,
     /// Keep distributions, too, as a site keeps them with the same flag, of what is told here.
     #[arg(long, env)]
     distributions: bool,
@@ -41,7 +43,7 @@ impl Target {
         if self.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        Ok(counters.build()?)
+        self.grid.build(counters).await
     }
 
     /// The layer as the site has it, whose requests are counted from elsewhere.

@@ -12,6 +12,7 @@ mod book;
 mod flow;
 mod forget;
 mod upkeep;
+pub(crate) mod identity;
 mod source;
 mod dump;
 mod metrics;

@@ -89,4 +89,12 @@
 //! | the near store is away | hits wait, as without an archive; nothing is read |
 //! | a counter is forgotten | in both; what was read of it before is not written again |
 //!
-//! One far store is the archive of one near store and namespace.
+//! # One archive for each store
+//!
+//! One far store is the archive of one near store and namespace, and keeps the [id](crate::visits::StoreId) of that store.
+//! Another one is refused: it is neither copied nor audited, its readers see the near store alone, and the hint
+//! `archive_of_another_store` says so. [`Archive::check`](crate::archive::Archive::check) refuses it at the start. Two near
+//! stores may follow each other:
+//!
+//! - a store of the same kind and namespace that was created after the last copy: the earlier one lost all of its data;
+//! - any store into which a dump of the earlier one was restored: the site was moved.

@@ -39,9 +39,22 @@
 //! line that is missing, comes twice or is damaged ends the restore before anything of it is added; what came before it
 //! stays, and is passed over when the good file is restored.
 //!
-//! Two dumps of one store are two dumps: restoring both adds everything twice. The position of a dump is kept for ever,
-//! and takes some 200 bytes of each shard; [`Sources::forget`](crate::source::Sources::forget) forgets it, after which
-//! the dump can be added once more.
+//! The position of a dump is kept for ever, and takes some 200 bytes of each shard;
+//! [`Sources::forget`](crate::source::Sources::forget) forgets it, after which the dump can be added once more.
+//!
+//! # Counts that are there already
+//!
+//! Every store has a random [id](crate::visits::StoreId), which is lost with its data. The first line of a dump names the
+//! store, and all stores whose counts were restored or archived in it. A restore is refused before anything is added
+//!
+//! - if the dump has counts of the store itself ([`OwnCounts`](crate::dump::RestoreError::OwnCounts)): it was made from
+//!   this store, or from another one that was restored from it. After the store has lost all of its data it has another
+//!   id, and takes the dump. If only the counts were deleted, delete the id as well: in Redis the key `document:store` of
+//!   the namespace, in SQL the row `store` of `access_documents`;
+//! - if the store has counts of the same store from another dump ([`OtherDump`](crate::dump::RestoreError::OtherDump)).
+//!   Restore into an empty store or namespace to use the later dump instead.
+//!
+//! A dump of a version that wrote no ids is restored without these checks.
 //!
 //! # Unique counters
 //!
@@ -120,7 +133,8 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! A dump has the precisions of the process that makes it, as far back as the store [reaches](crate::Stats::reach). A
 //! restore keeps what the grid of its own process keeps: what its retention no longer wants is `expired` in
 //! [`Restored`](crate::dump::Restored), and what is of another precision, or of one with another offset, is `unknown`.
-//! Both processes should have the same grid; nothing is made out of finer samples. Lifetimes come in any case, also of
+//! Both processes should have the same grid, as they do with
+//! [`Builder::grid_of_store`](crate::Builder::grid_of_store); nothing is made out of finer samples. Lifetimes come in any case, also of
 //! counters whose samples are all gone.
 //!
 //! An archive is dumped as one store, with all years that it reaches back. A restore adds to the store that counts, and
@@ -146,7 +160,7 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! precision is a text such as `60` or `86400@82800`. Lines of one precision follow each other.
 //!
 //! ```text
-//! {"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…]}}}
+//! {"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…],"stores":["…"]}}}
 //! {"line":2,"entry":{"samples":{"precision":"60","counter":"/about","counts":[[1585908900,3],[1585908960,12]]}}}
 //! {"line":3,"entry":{"visitors":{"precision":"3600","counter":"/about","start":1585908000,"registers":"SFlMTA…"}}}
 //! {"line":4,"entry":{"lifetime":{"counter":"/about","count":15}}}

@@ -31,6 +31,15 @@
 //! Without `+get`, `+set`, `+time`, `+hsetnx` or, for sources, `+hget` batches are refused, and hits wait. Any other right that is missing
 //! inside of a script drops the hits of that key, with the reason `other` in the ledger and an error in the log.
 //!
+//! # The id and the grid of a namespace
+//!
+//! The key `document:store` of a namespace has its [id](crate::visits::StoreId) and the grid of its counters: precisions,
+//! offsets and retention. The first process writes it. A server that loses all of its data loses the key as well, and the
+//! next process writes another one; counting goes on meanwhile. Dumps, spools and archives compare the id, so that nothing
+//! counts twice. Counters with another grid than the one that is kept report the hint `grid_differs`:
+//! [`Builder::grid_of_store`](crate::Builder::grid_of_store) takes the one that is kept, and
+//! [`Counters::change_grid`](crate::Counters::change_grid) replaces it.
+//!
 //! # Memory and eviction
 //!
 //! When a server with a bound on its memory (`maxmemory`) has used it up, it does what `maxmemory-policy` says. Any

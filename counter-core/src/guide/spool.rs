@@ -42,6 +42,12 @@
 //! - Several processes may share it; each has a file of its own, `access-counter-….spool`, and a lock that the system
 //!   ends with the process. What another one left is found at the start, and every 10 s. Anything else in the directory
 //!   is left alone. All of the processes need the same store, and the same number of shards.
+//! - A file names the kind of its store, the namespace, and the [ids](crate::visits::StoreId) of the stores that answered
+//!   its process, with the time of the last contact. A process over another store leaves the file alone, and reports that
+//!   in its log and by the hint `spool_of_another_store`. A store that was created after the last contact is taken for the
+//!   one that lost all of its data, and is sent the file: so two stores of one kind and namespace, such as those of a test
+//!   and of production, need two directories. A file without an id, of a process whose store never answered, is sent to
+//!   any store of its kind and namespace.
 //! - It has to be on a local disk that survives the process: a volume in a container, not the container's own layer,
 //!   and no network file system.
 //! - [`build`](crate::Builder::build) makes it, and fails when no file can be made in it.
@@ -63,6 +69,7 @@
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
+//! | a file is for another store or namespace | it is left for a process of that store | a warning in the log, once, and the hint `spool_of_another_store` |
 //! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |
 //! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | the next process cannot tell the rest of those hits from them: it sends none of them, so they are lost and not doubled | they are among the `unwritten` from before the first is sent, and the next process says how many waited, in a warning in the log |
 //!

@@ -33,6 +33,8 @@
 //! # }
 //! ```
 //!
+//! A database holds the counts of one site: there are no namespaces. Give each site a file, a database or a schema of its own.
+//!
 //! # What survives what
 //!
 //! A batch is one transaction. The fence of its writer is a row that is read and advanced in it, so fence and counts are

@@ -3,6 +3,8 @@ use std::fmt::Write;
 /// The expressions that each database writes in its own way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
+    /// The name of the database, for people.
+    pub(crate) name: &'static str,
     /// The Unix time of the database's clock.
     pub(crate) now: &'static str,
     /// The statement that begins a transaction which is going to write.

@@ -4,6 +4,7 @@ use sqlx::mysql::MySqlDatabaseError;
 use super::{Class, Dialect};
 
 pub(super) const DIALECT: Dialect = Dialect {
+    name: "MariaDB",
     now: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
     in_list: "IN (?)",

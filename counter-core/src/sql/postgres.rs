@@ -3,6 +3,7 @@ use sqlx::error::DatabaseError;
 use super::{Class, Dialect};
 
 pub(super) const DIALECT: Dialect = Dialect {
+    name: "PostgreSQL",
     // The cast alone would round up, half a second before everybody else's clock.
     now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED",

@@ -253,7 +253,6 @@ impl Row {
     }
 
     /// Returns bytes, or `None` for NULL.
-    #[cfg(any(feature = "document", feature = "unique"))]
     pub(crate) fn optional_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Failure> {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }

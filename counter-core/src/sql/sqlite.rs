@@ -8,6 +8,7 @@ use sqlx::{ConnectOptions, Sqlite};
 use super::{Class, Dialect};
 
 pub(super) const DIALECT: Dialect = Dialect {
+    name: "SQLite",
     now: "CAST(strftime('%s', 'now') AS INTEGER)",
     // Takes the place of the writer at once: a transaction that reads first and then cannot write would have to
     // begin anew.

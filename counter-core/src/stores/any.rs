@@ -2,7 +2,6 @@
 use crate::RedisStore;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 use crate::SqlStore;
-#[cfg(feature = "document")]
 use crate::document::DocumentStore;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
@@ -64,7 +63,6 @@ offers!(UniqueStore);
 offers!(WindowStore);
 #[cfg(feature = "entity")]
 offers!(EntityCache);
-#[cfg(feature = "document")]
 offers!(DocumentStore);
 
 impl From<MemoryStore> for AnyStore {

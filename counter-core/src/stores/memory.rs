@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
 use crate::Store;
-#[cfg(feature = "document")]
 use crate::document::DocumentStore;
-#[cfg(feature = "document")]
 use crate::document::memory::MemoryDocuments;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
@@ -37,7 +35,6 @@ struct Families {
     windows: MemoryWindows,
     #[cfg(feature = "entity")]
     entities: MemoryEntities,
-    #[cfg(feature = "document")]
     documents: MemoryDocuments,
 }
 
@@ -58,5 +55,4 @@ shows!(MemoryStore: UniqueStore, unique);
 shows!(MemoryStore: WindowStore, windows);
 #[cfg(feature = "entity")]
 shows!(MemoryStore: EntityCache, entities);
-#[cfg(feature = "document")]
 shows!(MemoryStore: DocumentStore, documents);

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 pub use builder::{ConnectError, RedisBuilder};
 
-#[cfg(feature = "document")]
 use crate::document::DocumentStore;
-#[cfg(feature = "document")]
 use crate::document::redis::RedisDocuments;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
@@ -61,7 +59,6 @@ struct Families {
     windows: RedisWindows,
     #[cfg(feature = "entity")]
     entities: RedisEntities,
-    #[cfg(feature = "document")]
     documents: RedisDocuments,
 }
 
@@ -101,7 +98,6 @@ impl RedisStore {
             windows: RedisWindows::new(Arc::clone(&client)),
             #[cfg(feature = "entity")]
             entities: RedisEntities::new(Arc::clone(&client)),
-            #[cfg(feature = "document")]
             documents: RedisDocuments::new(Arc::clone(&client)),
             client,
         }))
@@ -115,5 +111,4 @@ shows!(RedisStore: UniqueStore, unique);
 shows!(RedisStore: WindowStore, windows);
 #[cfg(feature = "entity")]
 shows!(RedisStore: EntityCache, entities);
-#[cfg(feature = "document")]
 shows!(RedisStore: DocumentStore, documents);

@@ -5,9 +5,7 @@ use std::sync::Arc;
 pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::Store;
-#[cfg(feature = "document")]
 use crate::document::DocumentStore;
-#[cfg(feature = "document")]
 use crate::document::sql::SqlDocuments;
 use crate::entity::EntityCache;
 use crate::entity::uncached::Uncached;
@@ -65,7 +63,6 @@ struct Families {
     unique: SqlUnique,
     #[cfg(feature = "window")]
     windows: SqlWindows,
-    #[cfg(feature = "document")]
     documents: SqlDocuments,
     entities: Uncached,
 }
@@ -96,7 +93,6 @@ impl SqlStore {
             unique: SqlUnique::new(Arc::clone(&database)),
             #[cfg(feature = "window")]
             windows: SqlWindows::new(Arc::clone(&database)),
-            #[cfg(feature = "document")]
             documents: SqlDocuments::new(Arc::clone(&database)),
             entities: Uncached,
             visits: SqlVisits::new(database),
@@ -111,6 +107,5 @@ shows!(SqlStore: ArchiveStore, visits);
 shows!(SqlStore: UniqueStore, unique);
 #[cfg(feature = "window")]
 shows!(SqlStore: WindowStore, windows);
-#[cfg(feature = "document")]
 shows!(SqlStore: DocumentStore, documents);
 shows!(SqlStore: EntityCache, entities);

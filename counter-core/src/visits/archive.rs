@@ -36,6 +36,7 @@
 //! ```
 
 mod store;
+mod binding;
 mod listed;
 mod copier;
 mod restore;
@@ -51,6 +52,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use audit::{Audit, Auditor, Difference, Side};
+use binding::Binding;
 pub use copier::{Copied, Copier};
 pub use store::{ArchiveStore, Bins, Page, Progress, Values};
 
@@ -64,7 +66,7 @@ use crate::{Error, Precision, Precisions, Store, Timestamp};
 /// Writing is the near store's affair alone, so a far store that is away disturbs no flush. Then what it alone has cannot
 /// be read, while everything that the near store still keeps can.
 ///
-/// One far store is the archive of one near store, in one namespace.
+/// One far store is the archive of one near store, in one namespace, which [`check`](Self::check) enforces.
 #[derive(Clone)]
 pub struct Archive {
     near: Arc<dyn Store>,
@@ -96,6 +98,8 @@ struct State {
     unreadable: HashMap<(Values, Precision), u64>,
     /// Values whose last copies are without the counters of a list that cannot be read.
     incomplete: HashSet<(Values, Precision)>,
+    /// Whether the far store belongs to the near one, once that is known.
+    binding: Option<Binding>,
 }
 
 /// The time for which what was asked of the far store is known.
@@ -239,6 +243,9 @@ impl Archive {
             return;
         }
         self.state().asked = Some(Instant::now());
+        if self.check_once().await.is_err() {
+            return;
+        }
         let copied = kept.iter().filter(|kept| self.kept_of(Values::Counts, kept.precision).is_some());
         for kept in copied {
             match self.far.progress(Values::Counts, kept.precision).await {
@@ -260,6 +267,13 @@ impl Archive {
         let is_away = self.state().away.is_some_and(|since| since.elapsed() < AWAY);
         if is_near && is_away {
             return Ok((near.await?, None));
+        }
+        if let Err(error) = self.check_once().await {
+            if !self.is_foreign() {
+                self.state().away = Some(Instant::now());
+            }
+            let near = near.await?;
+            return if is_near { Ok((near, None)) } else { Err(error) };
         }
         let (near, far) = tokio::join!(near, far);
         self.state().away = far.is_err().then(Instant::now);

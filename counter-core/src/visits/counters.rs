@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::time::Grid;
 use crate::visitor::{SaltError, Salting, day_of};
 use crate::visits::flush::Durability;
+use crate::visits::identity;
 use crate::visits::label::LABEL_PLACES;
 use crate::visits::source::Sources;
 use crate::visits::tally::{NameLimits, Tally};
@@ -135,6 +136,35 @@ impl Counters {
         self.stats.restore()
     }
 
+    /// Makes the grid of these counters the one that the store keeps.
+    ///
+    /// What was counted in other buckets stays in the store until its retention ends, and is not read. Other processes
+    /// that still have the earlier grid report [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::new();
+    /// Counters::builder(store.clone()).build()?.flush().await?;
+    ///
+    /// let counters = Counters::builder(store.clone()).utc_offset(3600).build()?;
+    /// let mismatch = counters.stats().grid_mismatch().await?.expect("days begin at another time");
+    /// assert!(mismatch.to_string().contains("120 samples of 86400@82800"));
+    ///
+    /// counters.change_grid().await?;
+    /// assert_eq!(counters.stats().grid_mismatch().await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn change_grid(&self) -> Result<(), Error> {
+        self.stats.change_grid().await
+    }
+
     /// Flushes once: see [`Flusher::flush`].
     ///
     /// # Errors
@@ -204,7 +234,8 @@ impl Builder {
     ///
     /// Buckets of counts and of visitors, and salt epochs, begin that much earlier, so that a day begins at
     /// the site's own midnight. The offset does not follow the change to summer time, and a changed offset
-    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same.
+    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same:
+    /// [`grid_of_store`](Self::grid_of_store) takes the one that the store keeps.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -218,6 +249,25 @@ impl Builder {
     pub const fn utc_offset(mut self, seconds: i32) -> Self {
         self.utc_offset = seconds;
         self
+    }
+
+    /// Sets the precisions, with their offsets and retention, to those that the store keeps: see
+    /// [`Stats::grid_mismatch`]. Nothing is changed if the store keeps none yet.
+    ///
+    /// Call it after the other settings of the grid, which it replaces, and [`utc_offset`](Self::utc_offset), which it
+    /// sets to 0 because the precisions have their offsets. [`distributions`](Self::distributions) are kept as they are if
+    /// the store has none.
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn grid_of_store(mut self) -> Result<Self, Error> {
+        let record = identity::read(&*self.store).await?;
+        if let Some(grid) = record.and_then(|(record, _)| record.grid) {
+            let distributions = grid.distributions.or(self.grid.distributions);
+            // Its precisions have their offsets.
+            (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
+        }
+        Ok(self)
     }
 
     /// Sets how long visitors are told apart by the same salt. Default: a day, which begins with those of the
@@ -306,7 +356,7 @@ impl Builder {
     ///
     /// Processes may share a directory, and each has a file of its own in it. What a process left there is sent by
     /// the next one that starts, or by another one that runs within ten seconds, exactly once. All of them need the
-    /// same store. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
+    /// same store: a file for another store or namespace is left alone. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
     /// full.
     ///
     /// ```

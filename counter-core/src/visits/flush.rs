@@ -10,6 +10,7 @@ mod writer;
 mod shard_flusher;
 mod sharing;
 mod skew_watch;
+mod store_watch;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(super) use durability::Durability;
 use shard_flusher::ShardFlusher;
 use sharing::Sharing;
 use skew_watch::SkewWatch;
+use store_watch::StoreWatch;
 
 use crate::backoff::Backoff;
 use crate::future::BoxFuture;
@@ -49,6 +51,7 @@ pub struct Flusher {
     durability: Durability,
     sharing: Sharing,
     skew: SkewWatch,
+    watch: StoreWatch,
     interval: Duration,
     shutdown_timeout: Duration,
 }
@@ -68,7 +71,8 @@ impl Flusher {
         #[cfg(feature = "metrics")]
         export::describe();
         let (sharing, skew) = (Sharing::new(salting), SkewWatch::default());
-        Self { tally, store, shards, durability, sharing, skew, interval, shutdown_timeout }
+        let watch = StoreWatch::new(durability.known());
+        Self { tally, store, shards, durability, sharing, skew, watch, interval, shutdown_timeout }
     }
 
     /// Sends everything that was recorded before the call, and agrees with the other instances on the salts
@@ -87,6 +91,7 @@ impl Flusher {
         sent.into_iter().collect::<Result<(), Error>>()?;
         // Hits matter more than an agreement on salts, so a failure here is only logged.
         drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
+        self.watch.look(&*self.store, &self.tally).await;
         Ok(())
     }
 
@@ -124,7 +129,13 @@ impl Flusher {
                 }
             };
             let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
-            tokio::join!(sharing, flushing, self.durability.attend_for_ever());
+            let watching = async {
+                loop {
+                    self.watch.look(&*self.store, &self.tally).await;
+                    sleep(interval).await;
+                }
+            };
+            tokio::join!(sharing, flushing, watching, self.durability.attend_for_ever());
         })
     }
 

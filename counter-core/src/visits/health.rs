@@ -69,6 +69,8 @@ pub struct ArchiveHealth {
     /// Values that the near store has less of than the far one, as of this process's last audit; 0 if that repaired one of
     /// them, and `None` before the first.
     pub differing: Option<u64>,
+    /// True if the archive belongs to another store, and is neither read nor written.
+    pub is_foreign: bool,
 }
 
 impl Health {

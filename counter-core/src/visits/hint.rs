@@ -53,6 +53,25 @@ impl Hint {
         "Keep logs for longer than their readers and the store may be away.",
     );
 
+    /// The hint that these counters have another grid than the one that the store keeps.
+    pub const GRID_DIFFERS: Self = Self::new(
+        "grid_differs",
+        "These counters have other precisions, offsets or retention than the store keeps: they show no older counts of other buckets, and may remove what others keep.",
+        "Use the grid of the store, which the log names, or replace it with `Counters::change_grid`.",
+    );
+    /// The hint that the directory of the spool has files of another store.
+    pub const SPOOL_OF_ANOTHER_STORE: Self = Self::new(
+        "spool_of_another_store",
+        "The directory of the spool has files of processes that counted into another store or namespace, and their hits are not counted here.",
+        "Give each store a directory of its own, and start a process of the other store with the files that the log names, or delete them.",
+    );
+    /// The hint that the archive has copies of another store.
+    pub const ARCHIVE_OF_ANOTHER_STORE: Self = Self::new(
+        "archive_of_another_store",
+        "The archive belongs to another store or namespace: it is neither read nor written.",
+        "Give each store an archive of its own.",
+    );
+
     /// The hint that buckets have left retention and are not in the archive.
     pub const ARCHIVE_BEHIND: Self = Self::new(
         "archive_behind",

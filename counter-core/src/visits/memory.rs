@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use super::{Bin, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable};
+use crate::document::DocumentStore;
+use crate::document::memory::MemoryDocuments;
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -18,7 +20,10 @@ use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
 /// Visits in the process.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryVisits(Mutex<Kept>);
+pub(crate) struct MemoryVisits {
+    kept: Mutex<Kept>,
+    documents: MemoryDocuments,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -59,11 +64,19 @@ struct Salt {
 
 impl MemoryVisits {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.kept.lock().expect("nothing panics under this lock")
     }
 }
 
 impl Store for MemoryVisits {
+    fn kind(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
+    }
+
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move { Ok(self.kept().apply(batch)) })
     }

@@ -20,6 +20,8 @@ use super::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
+use crate::document::DocumentStore;
+use crate::document::redis::RedisDocuments;
 use crate::future::Answer;
 use crate::redis::{Client, Script, has_code};
 use crate::shard::{Shard, Shards};
@@ -43,12 +45,14 @@ pub(crate) struct RedisVisits {
     told: junk::Told,
     /// True if the server refused the last batch because it is a replica.
     is_replica: AtomicBool,
+    documents: RedisDocuments,
 }
 
 impl RedisVisits {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         let keys = client.shards().iter().map(|shard| Keys::new(client.prefix(shard))).collect();
         Self {
+            documents: RedisDocuments::new(Arc::clone(&client)),
             client,
             keys,
             apply: Script::new(include_str!("redis/apply.lua")),
@@ -73,6 +77,14 @@ impl Store for RedisVisits {
 
     fn connections(&self) -> u64 {
         self.client.connections()
+    }
+
+    fn kind(&self) -> String {
+        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

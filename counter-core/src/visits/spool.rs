@@ -4,6 +4,7 @@ pub(crate) mod step;
 pub(crate) mod content;
 pub(crate) mod waiting;
 mod file_id;
+pub(crate) mod origin;
 pub(crate) mod file;
 pub(crate) mod folder;
 
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backoff::Backoff;
 use crate::shard::Shard;
 use crate::unwind::{caught, tell};
+use crate::visits::identity::{KnownStore, Seen};
 use crate::visits::journal::{Entry, Journal};
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Timestamp};
@@ -44,6 +46,9 @@ struct OwnFile {
     /// The size that the file may have, in bytes.
     most: u64,
     tally: Arc<Tally>,
+    /// The kind of the store.
+    kind: String,
+    known: Arc<KnownStore>,
     own: Mutex<Own>,
 }
 
@@ -56,6 +61,8 @@ struct Own {
     /// It is taken out while something is written: whatever ends that early, an error or a future that is dropped,
     /// leaves none, and the next write opens the file again.
     connection: Option<SqliteConnection>,
+    /// The store that the open file names.
+    noted: Option<Seen>,
     /// Set once the file at that place exists.
     is_written: bool,
     /// The size of what waits, by shard.
@@ -79,10 +86,26 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WORTH: usize = 64 << 10;
 
 impl Spool {
-    pub(crate) fn new(folder: PathBuf, most: u64, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(
+        folder: PathBuf,
+        most: u64,
+        tally: Arc<Tally>,
+        kind: String,
+        known: Arc<KnownStore>,
+    ) -> Self {
         tally.keep_journal();
-        let file = Arc::new(OwnFile { folder, most, tally, own: Mutex::default() });
+        let file = Arc::new(OwnFile { folder, most, tally, kind, known, own: Mutex::default() });
         Self { file, step: Step::default() }
+    }
+
+    /// Returns the store that answers, as far as it is known.
+    pub(crate) fn known(&self) -> &KnownStore {
+        &self.file.known
+    }
+
+    /// Returns the kind of the store.
+    pub(crate) fn kind(&self) -> &str {
+        &self.file.kind
     }
 
     pub(crate) fn folder(&self) -> &PathBuf {
@@ -170,6 +193,12 @@ impl OwnFile {
             Some(connection) => connection,
             None => self.open(own).await?,
         };
+        if let Some(seen) = self.known.seen().filter(|seen| own.noted != Some(*seen)) {
+            if let Err(error) = origin::note(&mut connection, seen).await {
+                return Err(self.give_up(own, connection, error.into()).await?);
+            }
+            own.noted = Some(seen);
+        }
         let entries = self.tally.entries(of, Timestamp::now());
         if !entries.is_empty() {
             let mut rows = Vec::with_capacity(entries.len());
@@ -179,11 +208,7 @@ impl OwnFile {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
             if let Err(error) = file::write(&mut connection, &rows).await {
-                drop(connection);
-                if file::is_damage(&*error) {
-                    self.set_aside(own).await?;
-                }
-                return Err(error);
+                return Err(self.give_up(own, connection, error).await?);
             }
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
@@ -224,7 +249,26 @@ impl OwnFile {
             self.set_aside(own).await?;
         }
         self.spoil();
-        opened
+        let mut connection = opened?;
+        own.noted = None;
+        match origin::declare(&mut connection, &self.kind).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(self.give_up(own, connection, error.into()).await?),
+        }
+    }
+
+    /// Closes a file that could not be written, and sets it aside if it is damaged; returns the error.
+    async fn give_up(
+        &self,
+        own: &mut Own,
+        connection: SqliteConnection,
+        error: Failure,
+    ) -> Result<Failure, Failure> {
+        drop(connection);
+        if file::is_damage(&*error) {
+            self.set_aside(own).await?;
+        }
+        Ok(error)
     }
 
     /// Renames a file that is damaged; another one is made for the next write.
@@ -290,7 +334,13 @@ mod tests {
         let names = NameLimits { counters: 10, label_places: 1 };
         let tally = Arc::new(Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1)));
         let shard = Shards::ONE.iter().next().expect("one");
-        let spool = Spool::new("/proc/nothing/can/be/made/here".into(), 1 << 30, Arc::clone(&tally));
+        let spool = Spool::new(
+            "/proc/nothing/can/be/made/here".into(),
+            1 << 30,
+            Arc::clone(&tally),
+            String::new(),
+            Arc::default(),
+        );
         let counter: Counter = tally.counter("a");
         let now = Timestamp::now();
         for second in 0..500 {

@@ -21,6 +21,8 @@ use super::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
+use crate::document::DocumentStore;
+use crate::document::sql::SqlDocuments;
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -38,11 +40,13 @@ const BATCH: usize = 10_000;
 pub(crate) struct SqlVisits {
     database: Arc<Database>,
     skew: Skew,
+    documents: SqlDocuments,
 }
 
 impl SqlVisits {
     pub(crate) fn new(database: Arc<Database>) -> Self {
-        Self { database, skew: Skew::default() }
+        let documents = SqlDocuments::new(Arc::clone(&database));
+        Self { database, skew: Skew::default(), documents }
     }
 }
 
@@ -53,6 +57,14 @@ impl Store for SqlVisits {
 
     fn batch_samples(&self) -> usize {
         BATCH
+    }
+
+    fn kind(&self) -> String {
+        self.database.dialect().name.to_owned()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

@@ -1,5 +1,6 @@
 mod distributions;
 mod labels;
+mod store_record;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -528,6 +529,7 @@ impl Stats {
         health.archive = self.store.archive_health();
         if let Some(archive) = health.archive {
             let hints = [
+                (archive.is_foreign, Hint::ARCHIVE_OF_ANOTHER_STORE),
                 (archive.waiting_buckets > WAITING, Hint::ARCHIVE_BEHIND),
                 (archive.unreadable > 0, Hint::ARCHIVE_INCOMPLETE),
                 (archive.differing.is_some_and(|differing| differing > 0), Hint::ARCHIVE_DIFFERS),

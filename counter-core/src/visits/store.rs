@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::document::DocumentStore;
 use crate::future::Answer;
 use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
@@ -36,6 +37,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// than 5 ms. A store for which a batch has a price of its own, such as a commit, takes more at once.
     fn batch_samples(&self) -> usize {
         SAMPLES
+    }
+
+    /// Returns what the store is, such as `Redis with keys access:*`, without its address; empty if that is not known.
+    ///
+    /// A [spool](crate::Builder::spool) and an [archive](crate::archive) of a store of another kind are refused.
+    fn kind(&self) -> String {
+        String::new()
+    }
+
+    /// Returns the documents of the store, in which it keeps its [id](crate::visits::StoreId) and its grid; `None` if it
+    /// has none. Then neither is known, and nothing is compared with them.
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        None
     }
 
     /// Applies a batch exactly once, however often it is called with it.
@@ -295,6 +309,8 @@ for_handles!(Store {
     fn connections() -> u64;
     fn batch_samples() -> usize;
     fn attach(grid: &Grid) -> ();
+    fn kind() -> String;
+    fn documents() -> Option<&'a dyn DocumentStore>;
     fn reach() -> Option<&'a Grid>;
     fn archive_health() -> Option<ArchiveHealth>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;

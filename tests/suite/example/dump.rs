@@ -9,7 +9,7 @@ use counter_core::unique::{
 };
 use counter_core::{SqlStore, Store, Timestamp};
 use serde_json::Value;
-use tests::{LIMIT, Process, RedisServer, process};
+use tests::{LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
 use crate::stores;
@@ -42,9 +42,10 @@ fn entries(summary: &Value) -> u64 {
 
 #[tokio::test]
 async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
-    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let folder = tempfile::tempdir().expect("there is space");
     let (from, _store) = count(&folder.path().join("counts.db"), 30).await;
     for (file, is_compressed) in [("dump.ndjson", false), ("dump.ndjson.gz", true)] {
+        let redis = RedisServer::start();
         let file = folder.path().join(file);
         let dumped = summary(run("dump", &from, &file).await).await;
         assert_eq!((&dumped["counters"], &dumped["unreadable"]), (&30.into(), &0.into()), "{dumped}");
@@ -57,10 +58,9 @@ async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
         assert_eq!((all, &restored["counters"]), (entries(&dumped), &30.into()), "{restored}");
         let again = summary(run("restore", &redis.url(), &file).await).await;
         assert_eq!((entries(&again), &again["already_restored"]), (0, &entries(&dumped).into()), "{again}");
+        let lifetimes = store(&redis.url()).await.lifetimes(&[name("/7"), name("/29")]).await;
+        assert_eq!(lifetimes.expect("readable"), [Ok(1), Ok(1)]);
     }
-    // They were two dumps.
-    let lifetimes = store(&redis.url()).await.lifetimes(&[name("/7"), name("/29")]).await.expect("readable");
-    assert_eq!(lifetimes, [Ok(2), Ok(2)]);
 }
 
 /// The visits and the unique counters of a store, as numbers.
@@ -195,4 +195,17 @@ async fn two_restores_that_are_killed_again_and_again_add_each_line_once() {
     let day = precision(86_400);
     let samples = new.samples(&names, day, always(), 120).await.expect("readable");
     assert_eq!(samples, old.samples(&names, day, always(), 120).await.expect("readable"));
+}
+
+#[tokio::test]
+async fn a_dump_is_refused_by_the_store_that_it_was_made_from() {
+    let folder = tempfile::tempdir().expect("there is space");
+    let (url, store) = count(&folder.path().join("counts.db"), 3).await;
+    let file = folder.path().join("dump.ndjson");
+    summary(run("dump", &url, &file).await).await;
+    let mut program = run("restore", &url, &file).await;
+    assert_eq!(program.wait(LIMIT).await.code(), Some(1), "{program}");
+    let words = "would count twice: restore it into an empty store or namespace";
+    until("it says why", LIMIT, async || program.to_string().contains(words)).await;
+    assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1)]);
 }

@@ -178,3 +178,59 @@ async fn the_counts_may_be_in_a_database_server() {
         }
     }
 }
+
+/// Starts the program, which refuses its settings; it says why in these words.
+async fn assert_refused(folder: &Path, arguments: &[&str], words: &str) {
+    let mut command = command().await;
+    command.env_remove("STORE_URL").current_dir(folder);
+    let mut process = Process::start(command.args(arguments));
+    assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
+    until("it says why", LIMIT, async || process.to_string().contains(words)).await;
+}
+
+#[tokio::test]
+async fn a_namespace_is_refused_for_a_store_without_namespaces() {
+    let folder = TempDir::new().expect("a folder");
+    for store in ["sqlite:counts.db", "memory:"] {
+        let listen = ["--listen", "127.0.0.1:0", "--store", store, "--namespace", "shop:"];
+        assert_refused(folder.path(), &listen, "--namespace is for Redis").await;
+    }
+    let dump = ["dump", "--store", "sqlite:counts.db", "--namespace", "shop:"];
+    assert_refused(folder.path(), &dump, "--namespace is for Redis").await;
+}
+
+#[tokio::test]
+async fn another_utc_offset_is_refused_unless_the_grid_is_to_change() {
+    let folder = TempDir::new().expect("a folder");
+    let mut site = start_in(folder.path(), &["--utc-offset", "-05:30"]).await;
+    visit(&site, 2).await;
+    until_counted(&site, 2).await;
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+
+    let listen = ["--listen", "127.0.0.1:0"];
+    let words = "the store keeps 120 samples of";
+    for zone in [["--utc-offset", "+01:00"], ["--time-zone", "Europe/Berlin"]] {
+        assert_refused(folder.path(), &[&listen[..], &zone].concat(), words).await;
+        assert_refused(folder.path(), &[&["dump"][..], &zone].concat(), words).await;
+    }
+    // Without the flag, the days of the store are shown; with a third one, they are no longer.
+    let changed = ["--utc-offset", "+01:00", "--change-grid"];
+    for (arguments, hits) in [(&[][..], 2), (&["--utc-offset", "-05:30"][..], 2), (&changed[..], 0)] {
+        let mut site = start_in(folder.path(), arguments).await;
+        assert_eq!(total(&site, "hits").await, hits, "{arguments:?}");
+        site.process.terminate();
+        assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    }
+}
+
+#[tokio::test]
+async fn an_archive_of_another_namespace_is_refused() {
+    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let url = redis.url();
+    let of = |namespace| ["--redis", &url, "--namespace", namespace, "--archive", "sqlite:far.db"];
+    let _site = start_in(folder.path(), &of("one:")).await;
+    let listen = ["--listen", "127.0.0.1:0"];
+    assert_refused(folder.path(), &[&listen[..], &of("two:")].concat(), "the archive belongs to the store")
+        .await;
+}

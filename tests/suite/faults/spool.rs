@@ -5,6 +5,7 @@ mod fences;
 mod copies;
 mod kills;
 mod lives;
+mod origins;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,11 @@ const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 18] = [
+const SHARED: [(&str, &str, &str); 22] = [
+    ("visits", "document", "DocumentStore"),
+    ("visits", "document", "MemoryDocuments"),
+    ("visits", "document", "RedisDocuments"),
+    ("visits", "document", "SqlDocuments"),
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),

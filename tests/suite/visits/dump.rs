@@ -233,9 +233,10 @@ async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
         let union = store.visitors(&[name("/0")], &[kept.precision.bucket(now)]).await.expect("readable");
         assert_eq!(union, visitors(0..30));
     }
-    // Another dump is another source, even of the same store.
-    restore(store.clone(), &dumps[1]).await.expect("the store is there");
-    assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1110)]);
+    // Another dump of the same store has counts that are there.
+    let error = restore(store.clone(), &dumps[1]).await.expect_err("they would count twice");
+    assert!(matches!(error, RestoreError::OtherDump { .. }), "{error}");
+    assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1105)]);
 }
 
 async fn counters_beyond_the_places_of_a_process_are_restored(store: impl Store + Clone) {

@@ -163,6 +163,7 @@ impl Auditor {
             refused: 0,
             repaired_from: right,
         };
+        self.archive.check().await?;
         self.began = self.archive.far.time().await?;
         for &(values, kept) in &self.listed.kept {
             self.compare(values, kept, right, &mut audit).await?;

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::binding::Binding;
 use super::listed::sketches;
 use super::{Archive, Audit, Values, restore};
+use crate::document::DocumentStore;
 use crate::future::Answer;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
@@ -30,6 +32,14 @@ impl Store for Archive {
         self.near.batch_samples()
     }
 
+    fn kind(&self) -> String {
+        self.near.kind()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        self.near.documents()
+    }
+
     fn attach(&self, grid: &Grid) {
         self.state().near = Some(grid.clone());
         self.near.attach(grid);
@@ -44,7 +54,8 @@ impl Store for Archive {
         let differing = self.last_audit().map(|audit| left(&audit));
         let state = self.state();
         let unreadable = state.unreadable.values().sum();
-        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing })
+        let is_foreign = matches!(state.binding, Some(Binding::Foreign(..)));
+        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing, is_foreign })
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
@@ -66,7 +77,7 @@ impl Store for Archive {
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move {
             let cleaned = self.near.clean(shard, now, &self.held(now, kept).await).await?;
-            if cleaned.more || shard != Shard::default() {
+            if cleaned.more || shard != Shard::default() || self.is_foreign() {
                 return Ok(cleaned);
             }
             let far = self.far.clean(Shard::default(), now, &self.kept.counts).await?;
@@ -87,7 +98,7 @@ impl Store for Archive {
         Box::pin(async move {
             let is_first = cursor.is_none() && shard == Shard::default();
             let next = self.near.adopt(shard, cursor, kept).await?;
-            if is_first {
+            if is_first && !self.is_foreign() {
                 self.far.adopt(Shard::default(), None, &self.kept.counts).await?;
             }
             Ok(next)
@@ -135,6 +146,9 @@ impl Store for Archive {
         Box::pin(async move {
             // The near store first: what was read of it before is older than what the far store then remembers.
             self.near.forget(counter, grid, now).await?;
+            if self.check_once().await.is_err() && self.is_foreign() {
+                return Ok(());
+            }
             self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
             // A repair may have read the far store before. Those to come are refused, and what came is removed.
             restore::refuse_others(self, self.shards().of(counter)).await?;

@@ -108,6 +108,7 @@ impl Copier {
     /// Dropping the future leaves the rest to the next pass.
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
+        self.archive.check().await?;
         let far = &self.archive.far;
         // Also of a call that is dropped.
         self.is_held = true;

@@ -6,6 +6,7 @@ use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
 use crate::future::Answer;
 use crate::time::{Bucket, Grid};
+use crate::visits::identity::{self, StoreRecord};
 use crate::visits::{Bin, Reading, Store, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
@@ -87,7 +88,9 @@ impl Dump {
                 match &mut self.state {
                     State::Beginning => {
                         let reach = Arc::clone(&self.reach);
-                        self.push(Entry::begin(self.id, self.began, &reach));
+                        let record = identity::read(&*self.store).await?.map(|(record, _)| record);
+                        let stores: Vec<_> = record.iter().flat_map(StoreRecord::contained).collect();
+                        self.push(Entry::begin(self.id, self.began, &reach, &stores));
                         self.state = State::Listing;
                     }
                     State::Listing => {

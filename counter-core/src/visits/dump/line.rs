@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::line::{self, FORMAT, REPEATED, cut, encoded};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
-use crate::visits::{Bin, Unreadable};
+use crate::visits::{Bin, StoreId, StoreIdError, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
@@ -44,7 +44,7 @@ pub struct Dumped {
 /// A line that was read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Record {
-    Begin { id: String },
+    Begin { id: String, stores: Vec<StoreId> },
     Samples { precision: Precision, counter: CounterName, samples: Vec<Sample> },
     Visitors { bucket: Bucket, counter: CounterName, sketch: Sketch },
     Bins { bucket: Bucket, counter: CounterName, bins: Vec<(Bin, u64)> },
@@ -96,6 +96,9 @@ pub(super) struct Begin<'a> {
     visitors: Vec<Kept<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     distributions: Vec<Kept<'a>>,
+    /// The stores whose counts are in the dump. An older version does not name them.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    stores: Vec<Cow<'a, str>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -163,7 +166,7 @@ pub(super) struct NotRead<'a> {
 }
 
 impl<'a> Entry<'a> {
-    pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid) -> Self {
+    pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid, stores: &[StoreId]) -> Self {
         let kept = |kept: Retention| Kept {
             precision: kept.precision.to_string().into(),
             samples: kept.samples.get(),
@@ -176,6 +179,7 @@ impl<'a> Entry<'a> {
             counts: grid.counts.iter().map(kept).collect(),
             visitors: grid.visitors.iter().map(kept).collect(),
             distributions: grid.distributions.iter().flat_map(Precisions::iter).map(kept).collect(),
+            stores: stores.iter().map(|id| id.to_string().into()).collect(),
         })
     }
 
@@ -249,7 +253,9 @@ impl Begin<'_> {
         if !is_id {
             return Err("an id of 32 hexadecimal digits".to_owned());
         }
-        Ok(Record::Begin { id: self.id.to_ascii_lowercase() })
+        let stores = self.stores.iter().map(|id| id.parse());
+        let stores = stores.collect::<Result<_, StoreIdError>>().map_err(|error| error.to_string())?;
+        Ok(Record::Begin { id: self.id.to_ascii_lowercase(), stores })
     }
 }
 

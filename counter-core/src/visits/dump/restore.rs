@@ -9,8 +9,9 @@ use crate::line::LINE;
 use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
+use crate::visits::identity::{self, StoreRecord};
 use crate::visits::source::{empty, positions};
-use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, VisitorCell};
+use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, StoreId, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -81,6 +82,16 @@ pub enum RestoreError {
     /// The store is at an earlier line of the dump than it was: it lost what was added. Repeat the restore from the
     /// first line.
     WentBack,
+    /// The dump has counts that were counted in this very store, or copied into it: they would count twice.
+    OwnCounts {
+        /// The id of the store.
+        store: StoreId,
+    },
+    /// The store has counts from another dump of the same store: what both dumps have would count twice.
+    OtherDump {
+        /// The id of that dump.
+        earlier: String,
+    },
     /// The store did not acknowledge what was sent. Nothing is lost: the next call sends it again.
     Store(Error),
 }
@@ -159,7 +170,7 @@ impl Restore {
                 return Err(malformed(format!("the number {due}, not {number}")));
             }
             match record {
-                Record::Begin { id } if due == 1 => self.begin(&id).await?,
+                Record::Begin { id, stores } if due == 1 => self.begin(&id, &stores).await?,
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
                 _ if due == 1 => return Err(malformed("the first line of a dump".to_owned())),
                 Record::Samples { precision, counter, samples } => {
@@ -240,7 +251,8 @@ impl Restore {
     }
 
     /// Asks the store up to which line it has this dump.
-    async fn begin(&mut self, id: &str) -> Result<(), RestoreError> {
+    async fn begin(&mut self, id: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
+        self.check_stores(id, stores).await?;
         let name = SourceName::new(&format!("dump:{id}")).expect("an id of hexadecimal digits makes a name");
         self.writer = name.writer();
         let positions =
@@ -248,6 +260,27 @@ impl Restore {
         let lane = |(shard, counted)| Lane::new(shard, counted);
         self.lanes = self.store.shards().iter().zip(positions).map(lane).collect();
         Ok(())
+    }
+
+    /// Refuses a dump that has counts which the store has already, and notes in the store whose counts come.
+    async fn check_stores(&self, dump: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
+        let mut refused = None;
+        let note = |record: &mut StoreRecord, _| {
+            // Its own counts first: no other dump is better then.
+            let own = stores.iter().any(|id| record.counted(*id)).then_some(None);
+            let others = || stores.iter().find_map(|id| record.other_dump(*id, dump)).map(Some);
+            refused = own.or_else(others).map(|earlier| (record.id, earlier));
+            if refused.is_none() {
+                stores.iter().for_each(|id| record.restore(*id, dump));
+                record.keep_grid(&self.grid);
+            }
+        };
+        identity::update(&*self.store, note).await.map_err(RestoreError::Store)?;
+        match refused {
+            None => Ok(()),
+            Some((store, None)) => Err(RestoreError::OwnCounts { store }),
+            Some((_, Some(earlier))) => Err(RestoreError::OtherDump { earlier }),
+        }
     }
 
     /// Returns the shard of these entries and how many samples it keeps, if they are to be added; sends what is in
@@ -391,6 +424,16 @@ impl fmt::Display for RestoreError {
             Self::WentBack => {
                 f.write_str("the store lost a part of what was restored; restore the dump again")
             }
+            Self::OwnCounts { store } => write!(
+                f,
+                "the dump has counts of this store ({store}), which would count twice: restore it into an empty store or \
+                 namespace; if this store has lost its counts, but not its id, remove its document `store` first"
+            ),
+            Self::OtherDump { earlier } => write!(
+                f,
+                "the store has counts of the same store from another dump ({earlier}), which would count twice: restore \
+                 that dump again if its restore was interrupted, or restore this one into an empty store or namespace"
+            ),
             Self::Store(_) => f.write_str("the store did not take the dump"),
         }
     }

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "spool")]
 use std::path::Path;
-#[cfg(feature = "spool")]
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -12,6 +11,7 @@ use super::recovery::Recovery;
 #[cfg(feature = "spool")]
 use crate::Store;
 use crate::shard::Shard;
+use crate::visits::identity::KnownStore;
 #[cfg(feature = "spool")]
 use crate::visits::spool::{Spool, folder};
 #[cfg(feature = "spool")]
@@ -20,6 +20,7 @@ use crate::visits::tally::Tally;
 /// The part of a spool in the work of a flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
+    known: Arc<KnownStore>,
     #[cfg(feature = "spool")]
     spool: Option<(Arc<Spool>, Recovery)>,
 }
@@ -47,9 +48,16 @@ impl Durability {
         store: &Arc<dyn Store>,
     ) -> std::io::Result<Self> {
         folder::prepare(folder)?;
-        let spool = Arc::new(Spool::new(folder.to_owned(), most, Arc::clone(tally)));
+        let known = Arc::<KnownStore>::default();
+        let spool = Spool::new(folder.to_owned(), most, Arc::clone(tally), store.kind(), Arc::clone(&known));
+        let spool = Arc::new(spool);
         let recovery = Recovery::new(Arc::clone(tally), Arc::clone(store), Arc::clone(&spool));
-        Ok(Self { spool: Some((spool, recovery)) })
+        Ok(Self { known, spool: Some((spool, recovery)) })
+    }
+
+    /// Returns the store that answers, as far as it is known.
+    pub(super) fn known(&self) -> Arc<KnownStore> {
+        Arc::clone(&self.known)
     }
 
     pub(super) fn of(&self, shard: Shard) -> ShardDurability {

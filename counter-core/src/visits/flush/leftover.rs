@@ -19,6 +19,7 @@ use crate::visits::pending::{Chunk, Pending};
 use crate::visits::spool::content::Content;
 use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
 use crate::visits::spool::folder::Place;
+use crate::visits::spool::origin::Origin;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
@@ -35,6 +36,7 @@ pub(super) struct Leftover {
     lanes: Vec<Lane>,
     /// The time in which the file is written, if the disk works.
     patience: Duration,
+    origin: Origin,
     /// Set where this process has sent it before.
     has_counted: bool,
 }
@@ -96,7 +98,7 @@ impl Leftover {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
         };
-        let Found { grid, silence, bytes, lanes } = found;
+        let Found { grid, silence, bytes, lanes, origin } = found;
         let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
         Ok(Self {
@@ -105,6 +107,7 @@ impl Leftover {
             grid,
             lanes,
             patience: file::patience(bytes),
+            origin,
             has_counted,
         })
     }
@@ -113,6 +116,11 @@ impl Leftover {
     /// in a failover, so that a file is kept until it was looked at again.
     pub(super) fn is_spent(&self) -> bool {
         self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
+    }
+
+    /// Returns the store that the file is for.
+    pub(super) const fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// Returns the hits that are in the ledger of this process and not acknowledged.

@@ -1,6 +1,6 @@
 //! The files that ended processes left in the directory of the spool.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::leftover::{Leftover, in_time};
 use crate::backoff::Backoff;
 use crate::unwind::{caught, tell};
+use crate::visits::Hint;
+use crate::visits::identity::{self, StoreId};
 use crate::visits::spool::Spool;
 use crate::visits::spool::file::Unread;
 use crate::visits::spool::folder::{self, Place};
@@ -30,12 +32,25 @@ pub(super) struct Recovery {
     /// The files that were sent, and when to look again whether the store still has that.
     sent: VecDeque<(Instant, Place)>,
     /// The files that are not for this process.
-    foreign: HashSet<PathBuf>,
+    foreign: HashMap<PathBuf, Foreign>,
+    /// Set while the hint about files of another store is raised.
+    has_hint: bool,
     looked: Option<Instant>,
     /// The files that could not be read, each with the step that its disk has not answered.
     unreached: HashMap<PathBuf, Step<io::Result<Option<Place>>>>,
     listing: Step<io::Result<Vec<PathBuf>>>,
     is_failing: bool,
+}
+
+/// The reason why a file is not for this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Foreign {
+    /// Its format, or the number of its shards.
+    Format,
+    /// The kind or the namespace of its store.
+    Kind,
+    /// Its store is not the one with this id, which answers.
+    Store(StoreId),
 }
 
 /// The time after which a file or the directory counts as out of reach.
@@ -58,7 +73,8 @@ impl Recovery {
             queue: VecDeque::new(),
             current: None,
             sent: VecDeque::new(),
-            foreign: HashSet::new(),
+            foreign: HashMap::new(),
+            has_hint: false,
             looked: None,
             unreached: HashMap::new(),
             listing: Step::default(),
@@ -133,6 +149,13 @@ impl Recovery {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
+        if let Some((reason, store)) = self.refusal().await? {
+            if let Some(mut leftover) = self.current.take() {
+                leftover.close().await;
+                self.leave_alone(&leftover.into_place(), &reason, Foreign::Store(store));
+            }
+            return Ok(());
+        }
         let Some(leftover) = &mut self.current else { return Ok(()) };
         leftover.send(&self.tally, &*self.store).await?;
         leftover.close().await;
@@ -144,6 +167,35 @@ impl Recovery {
         } else {
             self.sent.push_back((Instant::now() + GRACE, place));
             Ok(())
+        }
+    }
+
+    /// Returns why the current file is not for this store, and which one that is. Before it is known which store answers,
+    /// nothing is sent.
+    async fn refusal(&self) -> Result<Option<(String, StoreId)>, Error> {
+        let Some(leftover) = &self.current else { return Ok(None) };
+        let record = match self.spool.known().record() {
+            Some(record) => Some(record),
+            None => identity::read(&*self.store).await?.map(|(record, _)| record),
+        };
+        Ok(record.and_then(|record| Some((leftover.origin().refuses(&record)?, record.id))))
+    }
+
+    /// Leaves a file for another process, and reports that once.
+    fn leave_alone(&mut self, place: &Place, reason: &str, foreign: Foreign) {
+        let file = place.path().display();
+        tell(|| tracing::warn!(%file, reason, "a file in the directory of the spool is left alone"));
+        self.foreign.insert(place.path().to_owned(), foreign);
+        self.update_hint();
+    }
+
+    /// Raises the hint about files of another store while there are some.
+    fn update_hint(&mut self) {
+        let has_foreign = self.foreign.values().any(|foreign| *foreign != Foreign::Format);
+        match (std::mem::replace(&mut self.has_hint, has_foreign), has_foreign) {
+            (false, true) => self.tally.hints.raise(Hint::SPOOL_OF_ANOTHER_STORE),
+            (true, false) => self.tally.hints.withdraw(Hint::SPOOL_OF_ANOTHER_STORE),
+            (false, false) | (true, true) => {}
         }
     }
 
@@ -160,11 +212,20 @@ impl Recovery {
             let listing = self.listing.or_begin(|| Box::pin(async move { folder::list(&folder).await }));
             self.queue = in_time(PATIENCE, listing).await?.into();
             self.looked = Some(now);
-            let Self { queue, unreached, .. } = self;
+            let store = self.spool.known().record().map(|record| record.id);
+            let Self { queue, unreached, foreign, .. } = self;
             unreached.retain(|path, _| queue.contains(path));
+            // A file of another store is looked at again when yet another one answers.
+            foreign.retain(|path, foreign| match foreign {
+                Foreign::Store(refused_by) => {
+                    queue.contains(path) && store.is_none_or(|id| id == *refused_by)
+                }
+                Foreign::Format | Foreign::Kind => queue.contains(path),
+            });
+            self.update_hint();
         }
         while let Some(path) = self.queue.pop_front() {
-            if self.foreign.contains(&path) {
+            if self.foreign.contains_key(&path) {
                 continue;
             }
             let is_known = self.unreached.contains_key(&path);
@@ -210,15 +271,18 @@ impl Recovery {
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
         let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (place, unread) = match opened {
-            Ok(leftover) => return Ok(Some(leftover)),
+            Ok(mut leftover) => {
+                if let Some(reason) = leftover.origin().refuses_kind(self.spool.kind()) {
+                    leftover.close().await;
+                    self.leave_alone(&leftover.into_place(), &reason, Foreign::Kind);
+                    return Ok(None);
+                }
+                return Ok(Some(leftover));
+            }
             Err(unread) => unread,
         };
-        let file = place.path().display().to_string();
         match unread {
-            Unread::Foreign(reason) => {
-                tell(|| tracing::warn!(file, reason, "a file in the directory of the spool is left alone"));
-                self.foreign.insert(place.path().to_owned());
-            }
+            Unread::Foreign(reason) => self.leave_alone(&place, &reason, Foreign::Format),
             Unread::Damaged { reason, hits } => {
                 let aside = in_time(PATIENCE, place.set_aside()).await?;
                 let aside = aside.display();

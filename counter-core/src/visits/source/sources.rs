@@ -1,10 +1,13 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::ledger::Statuses;
 use super::{Source, SourceName, SourceStatus};
 use crate::time::Bucket;
 use crate::visitor::{SaltError, Salting, VisitorKey};
+use crate::visits::identity;
 use crate::visits::tally::Tally;
 use crate::{Error, Store, Timestamp};
 
@@ -16,6 +19,8 @@ pub struct Sources {
     salting: Salting,
     statuses: Arc<Statuses>,
     life: Option<Duration>,
+    /// Set once the store keeps a grid.
+    keeps_grid: Arc<AtomicBool>,
 }
 
 /// The shortest life of a source: two days are taken off it for clocks, and the rest is for late records.
@@ -23,7 +28,7 @@ const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
     pub(crate) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, salting: Salting) -> Self {
-        Self { tally, store, salting, statuses: Arc::default(), life: None }
+        Self { tally, store, salting, statuses: Arc::default(), life: None, keeps_grid: Arc::default() }
     }
 
     /// Returns a handle whose sources are forgotten when nothing was committed for this time, at least a week, by the
@@ -84,6 +89,10 @@ impl Sources {
     /// # Errors
     /// Fails when the store cannot be read.
     pub async fn open(&self, name: SourceName) -> Result<Source, Error> {
+        if !self.keeps_grid.load(SeqCst) {
+            identity::update(&*self.store, |record, _| record.keep_grid(&self.tally.grid)).await?;
+            self.keeps_grid.store(true, SeqCst);
+        }
         let status = self.statuses.of(&name);
         Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await
     }

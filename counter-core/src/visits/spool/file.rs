@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
 use super::file_id::FileId;
+use super::origin::{self, Origin};
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
@@ -81,6 +82,7 @@ pub(crate) struct Found {
     pub(crate) silence: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
+    pub(crate) origin: Origin,
 }
 
 /// The rows that are left for one shard.
@@ -161,7 +163,8 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;
-        for statement in CREATE {
+        // The hits come last: the file of an older version has nothing before them.
+        for statement in origin::CREATE.into_iter().chain(CREATE) {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
         let format = format!("PRAGMA user_version = {}", FORMATS[usize::from(grid.distributions.is_some())]);
@@ -291,7 +294,8 @@ async fn read(
         let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
         if tables == 0 {
             // The process ended before it had written anything.
-            return Ok(Found { grid: Arc::default(), silence: Duration::ZERO, bytes, lanes: Vec::new() });
+            let (grid, origin) = (Arc::default(), Origin::default());
+            return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
         }
     }
     if application != APPLICATION {
@@ -346,6 +350,7 @@ async fn read(
         silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
         bytes,
         lanes,
+        origin: answered(origin::read(connection)).await?,
     })
 }
 

@@ -17,6 +17,7 @@ use tests::Postgres;
 use super::{clean, kept, lifetime, samples, send, sketch};
 use crate::stores;
 use crate::support::{name, precision, unix};
+use crate::through::{Hand, Through};
 
 /// A test of each of these archives: a near store and a far one.
 macro_rules! archives {
@@ -148,10 +149,15 @@ async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_ne
         assert!(copied.distributions < 2 * 200, "no minutes: {copied:?}");
     }
     assert_eq!([read(&stats, Measure::Status).await, read(&stats, Measure::Size).await], expected);
-    // Another near store, which has nothing of it.
-    let again = over(Archive::new(MemoryStore::new(), far)).build().expect("good precisions").stats();
+    // Another near store, which has nothing of it. Its kind is not known.
+    let again = over(Archive::new(Through::new(Empty), far)).build().expect("good precisions").stats();
     assert_eq!([read(&again, Measure::Status).await, read(&again, Measure::Size).await], expected);
 }
+
+#[derive(Clone, Debug)]
+struct Empty;
+
+impl Hand for Empty {}
 
 #[tokio::test]
 async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {

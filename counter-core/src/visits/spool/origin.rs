@@ -1,0 +1,74 @@
+//! The store that the hits of a file are for: its kind, which is known from the beginning, and the stores that answered the
+//! process, with the time at which each was last in use.
+
+use sqlx::{Connection, Row, SqliteConnection};
+
+use crate::Timestamp;
+use crate::visits::identity::{Seen, StoreId, StoreRecord, follows};
+
+/// The tables. A file of an older version has none of them.
+pub(super) const CREATE: [&str; 2] = [
+    "CREATE TABLE origin (kind TEXT NOT NULL) STRICT",
+    "CREATE TABLE store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+];
+
+/// The store that a file is for, as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    kind: String,
+    seen: Vec<Seen>,
+}
+
+impl Origin {
+    /// Returns why the file is not for a store of this kind, if it is not.
+    pub(crate) fn refuses_kind(&self, kind: &str) -> Option<String> {
+        let is_other = !self.kind.is_empty() && !kind.is_empty() && self.kind != kind;
+        is_other.then(|| format!("its hits are for another store ({}), and this one is {kind}", self.kind))
+    }
+
+    /// Returns why the file is not for this store, if it is not. A store that was created after the last contact with those
+    /// of the file takes their place: they may have lost all of their data.
+    pub(crate) fn refuses(&self, record: &StoreRecord) -> Option<String> {
+        let last = self.seen.iter().max_by_key(|seen| seen.at)?;
+        (!follows(record, &self.seen)).then(|| {
+            format!(
+                "its hits are for the store {}, which was in use when this store, {}, existed already",
+                last.id, record.id
+            )
+        })
+    }
+}
+
+/// Notes the kind of the store in a file.
+pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    sqlx::query("DELETE FROM origin").execute(&mut *transaction).await?;
+    sqlx::query("INSERT INTO origin VALUES (?)").bind(kind).execute(&mut *transaction).await?;
+    transaction.commit().await
+}
+
+/// Notes in a file that a store was in use.
+pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Result<(), sqlx::Error> {
+    let at = i64::try_from(seen.at.as_unix()).unwrap_or(i64::MAX);
+    let insert = sqlx::query("INSERT OR REPLACE INTO store VALUES (?, ?)").bind(seen.id.to_bytes().to_vec());
+    insert.bind(at).execute(connection).await?;
+    Ok(())
+}
+
+/// Reads what [`declare`] and [`note`] have written.
+pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Origin, sqlx::Error> {
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('origin', 'store')";
+    let tables: i64 = sqlx::query_scalar(tables).fetch_one(&mut *connection).await?;
+    if tables < 2 {
+        return Ok(Origin::default());
+    }
+    let kind: Option<String> =
+        sqlx::query_scalar("SELECT kind FROM origin").fetch_optional(&mut *connection).await?;
+    let mut seen = Vec::new();
+    for row in sqlx::query("SELECT id, seen FROM store").fetch_all(connection).await? {
+        let (id, at): (Vec<u8>, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let at = Timestamp::from_unix(at.try_into().unwrap_or_default());
+        seen.extend(id.try_into().ok().map(|id| Seen { id: StoreId::of(id), at }));
+    }
+    Ok(Origin { kind: kind.unwrap_or_default(), seen })
+}

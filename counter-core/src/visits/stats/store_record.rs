@@ -1,0 +1,70 @@
+//! Readings of the record that a store keeps about itself.
+
+use super::Stats;
+use crate::time::{Grid, Retention};
+use crate::visits::identity::{self, GridMismatch, StoreId};
+use crate::{Error, Precisions, Timestamp};
+
+impl Stats {
+    /// Returns the id of the store, which is created by the first process that needs it; `None` if the store keeps none, as
+    /// one of your own without [documents](crate::Store::documents).
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn store_id(&self) -> Result<Option<StoreId>, Error> {
+        Ok(identity::read(&*self.store).await?.map(|(record, _)| record.id))
+    }
+
+    /// Compares the grid of these counters with the one that the store keeps: that of the first counters that flushed
+    /// into it.
+    ///
+    /// A program calls this at its start to refuse a configuration that would hide older counts. While it runs, a
+    /// difference is the hint [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn grid_mismatch(&self) -> Result<Option<GridMismatch>, Error> {
+        let Some((record, _)) = identity::read(&*self.store).await? else { return Ok(None) };
+        let stored = match record.grid {
+            Some(stored) => stored,
+            None => match self.grid_without_offsets().await? {
+                Some(stored) => stored,
+                None => return Ok(None),
+            },
+        };
+        Ok(GridMismatch::between(&stored, &self.tally.grid))
+    }
+
+    /// Returns the grid without offsets, if the store keeps none, as one that an older version filled, but has counts in such
+    /// buckets, and none in those of these counters.
+    async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
+        let own = &self.tally.grid;
+        for kept in own.counts.iter().filter(|kept| kept.precision.offset() != 0) {
+            let plain = kept.precision.beginning_at(Timestamp::MIN);
+            let has_plain = !self.store.known(&[plain], "", 1).await?.counters.is_empty();
+            if has_plain && self.store.known(&[kept.precision], "", 1).await?.counters.is_empty() {
+                let without = |set: &Precisions| {
+                    let plain = |kept: Retention| Retention {
+                        precision: kept.precision.beginning_at(Timestamp::MIN),
+                        ..kept
+                    };
+                    Precisions::new(set.iter().map(plain)).expect("as many widths as before")
+                };
+                let distributions = own.distributions.as_ref().map(without);
+                return Ok(Some(Grid {
+                    counts: without(&own.counts),
+                    visitors: without(&own.visitors),
+                    distributions,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the grid of these counters the one that the store keeps.
+    pub(in crate::visits) async fn change_grid(&self) -> Result<(), Error> {
+        let grid = &self.tally.grid;
+        identity::update(&*self.store, |record, _| record.grid = Some((**grid).clone())).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! The id and the grid of a store, and what is refused because of them.
+
+use counter_core::archive::{Archive, ArchiveStore};
+use counter_core::document::DocumentStore;
+use counter_core::dump::{RestoreError, Restored};
+use counter_core::stores::Namespace;
+use counter_core::visits::Hint;
+use counter_core::{Counters, ErrorKind, MemoryStore, Stats, Store, Timestamp};
+use tests::RedisServer;
+
+use crate::stores;
+use crate::support::{count_at, name, precision, store, store_in};
+
+stores::on! {
+    [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
+    {
+        processes_that_start_at_the_same_time_agree_on_the_id_of_a_store
+        a_dump_is_not_restored_into_the_store_that_it_was_made_from
+        counts_that_were_restored_before_do_not_come_back_with_another_dump
+        the_first_counters_that_flush_decide_the_grid_of_a_store
+        a_store_without_a_grid_that_has_other_buckets_is_noticed
+    }
+}
+
+fn counters(store: impl Store) -> Counters {
+    Counters::builder(store).build().expect("good settings")
+}
+
+async fn id(store: impl Store) -> String {
+    let id = counters(store).stats().store_id().await.expect("the store is there");
+    id.expect("it keeps one").to_string()
+}
+
+async fn dump(store: impl Store) -> Vec<String> {
+    let (mut lines, mut dump) = (Vec::new(), counters(store).stats().dump());
+    while let Some(line) = dump.next().await.expect("readable") {
+        lines.push(line);
+    }
+    lines
+}
+
+async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, RestoreError> {
+    let mut restore = counters(store).restore();
+    for line in lines {
+        restore.line(line.as_bytes()).await?;
+    }
+    restore.finish().await
+}
+
+async fn lifetime(store: &impl Store) -> u64 {
+    let counter = [name("a")];
+    store.lifetimes(&counter).await.expect("the store is there").remove(0).expect("readable")
+}
+
+async fn hit(store: &impl Store) {
+    count_at(store, &["a".to_owned()], Timestamp::now()).await;
+}
+
+async fn processes_that_start_at_the_same_time_agree_on_the_id_of_a_store(store: impl Store + Clone) {
+    let ids = futures_util::future::join_all((0..8).map(|_| id(store.clone()))).await;
+    assert!(ids[0].len() == 32 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
+async fn a_dump_is_not_restored_into_the_store_that_it_was_made_from(from: impl Store + Clone) {
+    hit(&from).await;
+    let lines = dump(from.clone()).await;
+    for _ in 0..2 {
+        let error = restore(from.clone(), &lines).await.expect_err("it has these counts");
+        assert!(matches!(error, RestoreError::OwnCounts { .. }), "{error}");
+    }
+    assert_eq!(lifetime(&from).await, 1);
+    // A dump of a store that was restored from this one has its counts as well.
+    let other = MemoryStore::new();
+    restore(other.clone(), &lines).await.expect("it is empty");
+    let error = restore(from.clone(), &dump(other).await).await.expect_err("it has these counts");
+    assert!(matches!(error, RestoreError::OwnCounts { .. }), "{error}");
+    assert_eq!(lifetime(&from).await, 1);
+}
+
+async fn counts_that_were_restored_before_do_not_come_back_with_another_dump(into: impl Store + Clone) {
+    let from = MemoryStore::new();
+    hit(&from).await;
+    let [first, second] = [dump(from.clone()).await, dump(from).await];
+    hit(&into).await;
+    restore(into.clone(), &first).await.expect("they are new");
+    assert_eq!(lifetime(&into).await, 2);
+    let error = restore(into.clone(), &second).await.expect_err("they are there");
+    assert!(matches!(error, RestoreError::OtherDump { .. }), "{error}");
+    let again = restore(into.clone(), &first).await.expect("the same dump adds nothing");
+    assert!(again.already_restored > 0 && again.lifetimes == 0, "{again:?}");
+    // That of another store is added.
+    let other = MemoryStore::new();
+    hit(&other).await;
+    restore(into.clone(), &dump(other).await).await.expect("they are new");
+    assert_eq!(lifetime(&into).await, 3);
+}
+
+#[tokio::test]
+async fn a_server_that_lost_everything_takes_its_dump_while_processes_go_on_counting() {
+    let server = RedisServer::start();
+    let redis = store(&server.url()).await;
+    let mut counters = counters(redis.clone());
+    let recorder = counters.recorder();
+    recorder.record(recorder.counter("a"), None);
+    counters.flush().await.expect("the server is there");
+    let (before, lines) = (id(redis.clone()).await, dump(redis.clone()).await);
+    server.command(&["FLUSHALL"]);
+    recorder.record(recorder.counter("a"), None);
+    counters.flush().await.expect("the server is there");
+    assert_ne!(id(redis.clone()).await, before);
+    // The process has sent the hit of the last minute again.
+    assert_eq!(lifetime(&redis).await, 2);
+    let restored = restore(redis.clone(), &lines).await.expect("the store is another one");
+    assert_eq!(restored.lifetimes, 1);
+}
+
+async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl Store + Clone) {
+    let mut first = counters(store.clone());
+    hit(&store).await;
+    first.flush().await.expect("the store is there");
+    assert_eq!(first.stats().grid_mismatch().await.expect("readable"), None);
+
+    let mut second = Counters::builder(store.clone()).utc_offset(3600).build().expect("good settings");
+    let mismatch = second.stats().grid_mismatch().await.expect("readable").expect("days begin elsewhere");
+    let words = mismatch.to_string();
+    assert!(
+        words.contains("120 samples of 86400") && words.contains("120 samples of 86400@82800"),
+        "{words}"
+    );
+    second.flush().await.expect("the store is there");
+    assert_eq!(second.stats().health().hints, [Hint::GRID_DIFFERS]);
+
+    // The third takes what the store keeps, and so sees the hit.
+    let builder = Counters::builder(store.clone()).utc_offset(3600).grid_of_store().await.expect("readable");
+    let third = builder.build().expect("good settings");
+    assert_eq!(third.stats().grid(), first.stats().grid());
+    assert_eq!(day(&third.stats()).await, 1);
+
+    second.change_grid().await.expect("the store is there");
+    assert_eq!(second.stats().grid_mismatch().await.expect("readable"), None);
+    assert!(first.stats().grid_mismatch().await.expect("readable").is_some());
+}
+
+/// The hits of the last two days, in days.
+async fn day(stats: &Stats) -> u64 {
+    let (day, now) = (precision(86_400), Timestamp::now());
+    stats.total(&name("a"), day, now.minus(2 * 86_400)..now.plus(1)).await.expect("readable")
+}
+
+async fn a_store_without_a_grid_that_has_other_buckets_is_noticed(store: impl Store + Clone) {
+    // As an older version left it.
+    hit(&store).await;
+    let counters = Counters::builder(store).utc_offset(-5 * 3600).build().expect("good settings");
+    let mismatch = counters.stats().grid_mismatch().await.expect("readable");
+    assert!(mismatch.is_some_and(|mismatch| mismatch.stored.counts.to_string().ends_with(" 86400")));
+}
+
+#[tokio::test]
+async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
+    let server = RedisServer::start();
+    let in_namespace = async |text: &str| {
+        let namespace: Namespace = text.parse().expect("a namespace");
+        store_in(&server.url(), namespace).await
+    };
+    let (one, two) = (in_namespace("one:").await, in_namespace("two:").await);
+    let (_folder, far) = stores::sqlite().await;
+    let old = Timestamp::now().minus(3 * 3600);
+    count_at(&one, &["a".to_owned()], old).await;
+    copy(&one, &far).await.expect("the archive is new");
+    let error = copy(&two, &far).await.expect_err("it is the archive of the other namespace");
+    assert_eq!(*error.kind(), ErrorKind::Refused);
+    assert!(format!("{error:?}").contains("one:*"), "{error:?}");
+
+    // Neither does it show the counts of the other, nor repair itself with them.
+    let archive = Archive::new(two.clone(), far.clone());
+    let stats = counters(archive.clone()).stats();
+    assert_eq!(lifetime(&archive).await, 0);
+    assert_eq!(stats.health().hints, [Hint::ARCHIVE_OF_ANOTHER_STORE]);
+    let side = Some(counter_core::archive::Side::Far);
+    archive.auditor(stats.grid()).audit(Timestamp::now(), side).await.expect_err("it is refused");
+    archive.forget(&name("a"), stats.grid(), Timestamp::now()).await.expect("in the near store");
+    assert_eq!((lifetime(&far).await, lifetime(&two).await), (1, 0));
+
+    // A store that has the counts by a restore goes on with the archive.
+    restore(two.clone(), &dump(one).await).await.expect("it is empty");
+    copy(&two, &far).await.expect("it is the same site");
+    // The archive has copies of both, and its dump is refused by either.
+    let error = restore(two, &dump(far.clone()).await).await.expect_err("it has these counts");
+    assert!(matches!(error, RestoreError::OwnCounts { .. }), "{error}");
+    assert!(copy(&far, &far).await.is_err(), "a store is not its own archive");
+}
+
+async fn copy(
+    near: &(impl Store + Clone),
+    far: &(impl Store + ArchiveStore + Clone),
+) -> Result<(), counter_core::Error> {
+    let archive = Archive::new(near.clone(), far.clone());
+    let mut copier = archive.copier(counters(archive.clone()).stats().grid());
+    copier.copy_once(Timestamp::now()).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_near_store_that_lost_everything_keeps_its_archive() {
+    let (server, (_folder, far)) = (RedisServer::start(), stores::sqlite().await);
+    let near = store(&server.url()).await;
+    count_at(&near, &["a".to_owned()], Timestamp::now().minus(3 * 3600)).await;
+    copy(&near, &far).await.expect("the archive is new");
+    server.command(&["FLUSHALL"]);
+    copy(&near, &far).await.expect("the store was created after the other was seen");
+    assert_eq!(lifetime(&Archive::new(near, far)).await, 1);
+}
+
+/// Makes a store older than all that was seen of others.
+pub(crate) async fn age(store: &impl DocumentStore) {
+    let document = store.read("store").await.expect("the store is there");
+    let text = String::from_utf8(document.content).expect("a text");
+    let mut words: Vec<_> = text.splitn(3, [' ', '\n']).map(str::to_owned).collect();
+    let rest = words.pop().expect("a time");
+    let (_, rest) = rest.split_once('\n').expect("a line");
+    let aged = format!("{} {} 1000000000\n{rest}", words[0], words[1]);
+    assert!(store.replace("store", document.version, aged.as_bytes()).await.expect("the store is there"));
+}
