@@ -5,6 +5,8 @@ pub(crate) mod content;
 pub(crate) mod waiting;
 pub(crate) mod file;
 pub(crate) mod folder;
+mod wal;
+pub(crate) mod salvage;
 
 use std::collections::HashMap;
 use std::io;

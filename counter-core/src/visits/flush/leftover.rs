@@ -19,6 +19,7 @@ use crate::visits::pending::{Chunk, Pending};
 use crate::visits::spool::content::Content;
 use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
 use crate::visits::spool::folder::Place;
+use crate::visits::spool::salvage;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
@@ -90,7 +91,7 @@ impl Leftover {
         samples: usize,
         has_counted: bool,
     ) -> Result<Self, (Place, Unread)> {
-        let (connection, found) = match file::open_left(place.path(), shards).await {
+        let (connection, found) = match salvage::open_left(place.path(), shards).await {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
         };
