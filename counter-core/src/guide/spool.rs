@@ -62,6 +62,7 @@
 //! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it; no other is begun before the disk has answered that one, and a shutdown exceeds its timeout by one such write at most | the same |
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
+//! | its write-ahead log (`-wal`) is damaged | both files are copied to `.damaged-log` and `.damaged-log-wal`, and what was written before the damage is counted | an error in the log, with the number of hits that are lost at most |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
 //! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |
 //! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | the next process cannot tell the rest of those hits from them: it sends none of them, so they are lost and not doubled | they are among the `unwritten` from before the first is sent, and the next process says how many waited, in a warning in the log |
