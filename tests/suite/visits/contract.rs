@@ -667,7 +667,8 @@ async fn what_is_far_ahead_of_the_clock_is_refused(store: impl Store + Clone) {
     let ApplyOutcome::Applied(mut remarks) = outcome else { panic!("{outcome:?}") };
     remarks.retain(|remark| !matches!(remark, Remark::Began { .. }));
     let refused = |part| Remark::Refused { part, reason: DropReason::Ahead };
-    assert_eq!(remarks, [refused(Part::Cell(0)), refused(Part::Visitors(0))]);
+    let expected = [refused(Part::Cell(0)), refused(Part::Visitors(0))];
+    assert!(remarks.len() == 2 && expected.iter().all(|one| remarks.contains(one)), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(now, 2)]);
     let buckets = [now, ahead].map(|at| (86_400, at / 86_400 * 86_400));
     assert_eq!(uniques(&store, &["a"], &buckets).await, 2);
