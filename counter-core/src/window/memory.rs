@@ -51,7 +51,7 @@ impl Default for MemoryWindows {
 impl MemoryWindows {
     /// Locks the windows of this counter, and removes some that have expired.
     fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
-        let part = self.hasher.hash_one(&key.counter) as usize % PARTS;
+        let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
         let mut windows = self.parts[part].lock().expect("nothing panics under this lock");
         windows.clean(now);
         windows

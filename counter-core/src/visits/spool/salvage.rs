@@ -104,7 +104,7 @@ async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
     fs::copy(path, copy).await?;
     let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);
     let mut resealed = BufWriter::with_capacity(BUFFER, File::create(log_of(copy)).await?);
-    wal::reseal(&mut log, &mut resealed, PAGE as usize).await?;
+    wal::reseal(&mut log, &mut resealed, usize::try_from(PAGE)?).await?;
     resealed.flush().await?;
     drop(resealed);
     let mut connection = file::reopen(copy).await?;
