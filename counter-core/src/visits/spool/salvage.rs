@@ -18,11 +18,11 @@ use crate::unwind::tell;
 /// A log that was damaged, and of which the intact beginning is left.
 #[derive(Debug)]
 struct DamagedLog {
-    /// The copy of the file, which has its damaged log beside it.
+    /// The copy of the file. The copy of its log has the same name with `-wal`.
     copy: PathBuf,
     /// The position of the damage, in bytes.
     offset: u64,
-    /// The rows with those behind the damage, as far as SQLite can read them.
+    /// All rows, including those after the damage, as far as SQLite can read them.
     rows: Option<Rows>,
 }
 
@@ -99,7 +99,7 @@ async fn check(log: &Path) -> io::Result<Option<Damage>> {
     wal::find_damage(&mut BufReader::with_capacity(BUFFER, log), length).await
 }
 
-/// Reads the rows with those behind the damage, from a copy that is then overwritten.
+/// Reads all rows, including those after the damage, from a copy that is then overwritten.
 async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
     fs::copy(path, copy).await?;
     let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);
