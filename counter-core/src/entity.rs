@@ -8,6 +8,7 @@ mod cache;
 mod error;
 mod database;
 mod single_flight;
+mod abandoned;
 mod invalidations;
 mod patience;
 mod entities;
@@ -24,7 +25,7 @@ pub(crate) mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod uncached;
 
-pub use cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+pub use cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 pub use database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
 pub use entities::{Entities, EntitiesBuilder, EntityCounts};
 pub use error::{EntityError, EntityErrorKind};

@@ -49,7 +49,10 @@ const RESERVED: [(&str, &str); 9] = [
     ("statistics.interval.ms", "1000"),
     ("group.protocol", "classic"),
 ];
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 7] = [
+    // The shortest that brokers accept by default: the partitions of a member that was killed wait for so long.
+    ("session.timeout.ms", "6000"),
+    ("heartbeat.interval.ms", "1200"),
     // With the default of 500 each seek costs half a second.
     ("fetch.wait.max.ms", "50"),
     ("fetch.queue.backoff.ms", "5"),
@@ -110,7 +113,8 @@ impl Builder {
         self.with("group.instance.id", id)
     }
 
-    /// Sets the time after which the group gives the partitions of a silent member to others; 45 s by default.
+    /// Sets the time after which the group gives the partitions of a silent member to others; 6 s by default, the shortest
+    /// that brokers accept unless they are configured otherwise.
     #[must_use]
     pub fn session_timeout(self, timeout: Duration) -> Self {
         let heartbeat = timeout.as_millis() / 5;

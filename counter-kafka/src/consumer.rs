@@ -19,6 +19,7 @@ use crate::opener::Opener;
 use crate::outage::Outage;
 use crate::partition::Partition;
 use crate::partitions::Partitions;
+use crate::rewind::Fetched;
 use crate::{BuildError, Builder, Decision, Record, RunError};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
@@ -237,7 +238,7 @@ where
 
     /// Fetches all partitions from their positions on.
     fn assign(&mut self) -> Result<(), RunError> {
-        self.client.assign(self.partitions.positions())?;
+        self.client.assign(self.partitions.seek(Instant::now()))?;
         if self.outage.is_on() {
             self.client.pause()?;
         }
@@ -249,6 +250,7 @@ where
         let Some(partition) = self.partitions.get_mut(number) else { return Ok(()) };
         partition.is_at_end = false;
         let position = partition.source.position();
+        partition.rewind.seek(position, Instant::now());
         if self.client.seek(number, position).is_err() {
             return self.assign();
         }
@@ -257,6 +259,7 @@ where
 
     /// Folds what was fetched.
     fn read(&mut self) -> Result<Read, RunError> {
+        let now = Instant::now();
         for _ in 0..RECORDS {
             let message = match self.client.poll() {
                 None if self.client.membership().has_changes() => return Ok(Read::Some),
@@ -272,6 +275,15 @@ where
             let number = message.partition();
             let Some(partition) = self.partitions.get_mut(number) else { continue };
             self.trouble = None;
+            match partition.rewind.poll(offset, now) {
+                Fetched::Now => {}
+                Fetched::Before => continue,
+                Fetched::Again => {
+                    drop(message);
+                    self.seek(number)?;
+                    return Ok(Read::Some);
+                }
+            }
             let (decision, hits) = self.decider.decide(&message);
             if let Decision::NeedsKey(at) = decision {
                 drop(message);

@@ -77,6 +77,7 @@ mod keys;
 mod record;
 mod decider;
 mod outage;
+mod rewind;
 mod partition;
 mod partitions;
 mod builder;

@@ -3,6 +3,7 @@ use counter_core::visits::{Hit, Skip};
 use tracing::warn;
 
 use crate::Decision;
+use crate::rewind::Rewind;
 
 /// A partition of this member.
 #[derive(Debug)]
@@ -12,11 +13,12 @@ pub(crate) struct Partition {
     pub(crate) is_at_end: bool,
     /// True when something was read since the last commit.
     pub(crate) is_dirty: bool,
+    pub(crate) rewind: Rewind,
 }
 
 impl Partition {
-    pub(crate) const fn new(source: Source) -> Self {
-        Self { source, is_at_end: false, is_dirty: false }
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, is_at_end: false, is_dirty: false, rewind: Rewind::default() }
     }
 
     /// Folds the record at an offset; returns whether it is time to commit.

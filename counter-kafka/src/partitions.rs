@@ -4,7 +4,7 @@ use std::time::Duration;
 use counter_core::source::Commit;
 use counter_core::{Error, ErrorKind};
 use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::outage::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::partition::Partition;
@@ -29,6 +29,14 @@ impl Partitions {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Returns the positions from which partitions are fetched from now on.
+    pub(crate) fn seek(&mut self, now: Instant) -> impl Iterator<Item = (i32, u64)> {
+        for partition in self.0.values_mut() {
+            partition.rewind.seek(partition.source.position(), now);
+        }
+        self.positions()
     }
 
     pub(crate) fn get_mut(&mut self, number: i32) -> Option<&mut Partition> {

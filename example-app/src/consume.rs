@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
     /// Seconds after which the group takes the partitions of a silent member.
-    #[arg(long, default_value = "45", value_parser = crate::seconds, value_name = "S")]
+    #[arg(long, default_value = "6", value_parser = crate::seconds, value_name = "S")]
     session_timeout: Duration,
     /// Largest number of records between two commits.
     #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "N")]

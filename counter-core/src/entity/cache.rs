@@ -44,11 +44,12 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
     /// Fails when it is not known whether the cache received the change: call again with the same rows.
     fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
 
-    /// Removes copies that differ from these rows, and the leases for them; returns how many were removed.
+    /// Removes copies that differ from these rows, and the leases for them, unless their version is larger: then the
+    /// row may have changed since it was read, and the copy is returned instead.
     ///
     /// # Errors
     /// Fails when it is not known which are left.
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64>;
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit>;
 
     /// Removes these copies, and the leases for them.
     ///
@@ -75,7 +76,7 @@ for_handles!(EntityCache {
         -> Answer<'a, Vec<EntityFound>>;
     fn store(kind: &'static str, copies: &'a [EntityCopy], lease: EntityLease) -> Answer<'a, u64>;
     fn update(kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
-    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64>;
+    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit>;
     fn invalidate(kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
     fn lock(kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
     fn unlock(kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
@@ -110,6 +111,15 @@ pub struct EntityCopy {
     pub fields: Vec<(&'static str, Versioned)>,
     /// The time for which the copy is kept.
     pub ttl: Duration,
+}
+
+/// The result of comparing copies with rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntityAudit {
+    /// The number of copies that were removed.
+    pub removed: u64,
+    /// The fields whose copies have a larger version than the row.
+    pub newer: Vec<EntityRow>,
 }
 
 /// The row of one field of an entity.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::abandoned::AbandonedLeases;
 use super::invalidations::PendingInvalidations;
 use super::patience::Patience;
 use super::single_flight::SingleFlight;
@@ -54,6 +55,7 @@ pub(super) struct Inner<K, D> {
     pub(super) patience: Patience,
     pub(super) log_limit: LogLimit,
     pub(super) queries: SingleFlight,
+    pub(super) leases: AbandonedLeases,
     pub(super) invalidations: PendingInvalidations,
     pub(super) kind: PhantomData<K>,
 }
@@ -190,7 +192,8 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
         operations::describe();
         let Self { database, cache, ttl, negative_ttl, cache_timeout, kind } = self;
         let patience = Patience::new(cache_timeout);
-        let (queries, invalidations) = (SingleFlight::default(), PendingInvalidations::default());
+        let (queries, leases) = (SingleFlight::default(), AbandonedLeases::default());
+        let invalidations = PendingInvalidations::default();
         Entities(Arc::new(Inner {
             database,
             cache,
@@ -199,6 +202,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
             patience,
             log_limit: LogLimit::default(),
             queries,
+            leases,
             invalidations,
             kind,
         }))

@@ -9,5 +9,21 @@ pub(super) fn random() -> u64 {
 
 /// Shortens a time by up to a tenth at random, so that what began together does not end together.
 pub(super) fn jitter(time: Duration) -> Duration {
-    time.mul_f64(1.0 - (random() % 1024) as f64 / 10_240.0)
+    let share = u32::try_from(random() % 1024).expect("less than 1,024");
+    time - time / 10_240 * share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_shortened_by_a_tenth_at_most() {
+        for time in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(30), Duration::MAX] {
+            for _ in 0..100 {
+                let shorter = jitter(time);
+                assert!(shorter <= time && shorter >= time - time / 10, "{shorter:?} of {time:?}");
+            }
+        }
+    }
 }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
+use crate::entity::{
+    EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
+};
 use crate::future::Answer;
+use crate::later::later;
 
 /// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
 const MOST: usize = 100_000;
@@ -31,7 +34,7 @@ struct Until<T> {
 
 impl<T> Until<T> {
     fn new(ttl: Duration, what: T) -> Self {
-        Self { end: Instant::now() + ttl, what }
+        Self { end: later(Instant::now(), ttl), what }
     }
 
     fn stands(&self) -> bool {
@@ -85,18 +88,24 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
         Box::pin(async move {
             let entities = &mut *self.entities();
-            let mut removed = 0;
+            let mut audit = EntityAudit::default();
             for row in rows {
-                let copy = entities.copy((kind, row.id));
-                if copy.and_then(|copy| copy.get(row.field).copied()).is_some_and(|copy| copy != row.row) {
-                    entities.forget((kind, row.id));
-                    removed += 1;
+                let copy = entities.copy((kind, row.id)).and_then(|copy| copy.get(row.field).copied());
+                match copy {
+                    Some(copy) if copy.version > row.row.version => {
+                        audit.newer.push(EntityRow { row: copy, ..*row });
+                    }
+                    Some(copy) if copy != row.row => {
+                        entities.forget((kind, row.id));
+                        audit.removed += 1;
+                    }
+                    _ => {}
                 }
             }
-            Ok(removed)
+            Ok(audit)
         })
     }
 

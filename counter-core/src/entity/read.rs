@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
+use super::abandoned::LeaseGuard;
 use super::entities::Inner;
 use super::single_flight::{InFlightQuery, QueryResult};
 use super::{EntityDatabase, EntityError};
@@ -51,7 +52,9 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let lease = EntityLease { token: super::jitter::random(), ttl: LEASE };
         let copies = async {
             self.flush_invalidations().await?;
-            self.cache.read(K::NAME, ids, K::FIELDS, lease).await
+            let guard = self.leases.guard(lease, ids.clone());
+            let copies = self.cache.read(K::NAME, ids, K::FIELDS, lease).await?;
+            Ok((copies, guard))
         };
         let copies = self.ask_cache("counts are read without the cache", copies).await;
         let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
@@ -64,7 +67,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             known
         };
         match copies {
-            Some(copies) => {
+            Some((copies, mut guard)) => {
                 for (id, copy) in std::mem::take(ids).into_iter().zip(copies) {
                     match copy {
                         EntityFound::Warm(counts) => drop(found.insert(id, counts)),
@@ -76,16 +79,19 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                         }
                     }
                 }
+                guard.granted(leased);
+                let guards = self.leases.take(ids).into_iter().chain([guard]);
+                let guards = guards.filter(|guard| !guard.ids().is_empty());
+                joined.extend(guards.map(|guard| self.start_query(guard.ids().to_vec(), Some(guard))));
             }
             None => alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
         }
-        joined.extend((!leased.is_empty()).then(|| self.start_query(leased, Some(lease))));
         joined.extend((!alone.is_empty()).then(|| self.start_query(alone, None)));
         Ok(joined)
     }
 
     /// Begins a query; its result is kept in the cache if there is a lease for it.
-    fn start_query(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> InFlightQuery {
+    fn start_query(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<LeaseGuard>) -> InFlightQuery {
         let (inner, asked) = (Arc::clone(self), ids.clone());
         let query = async move {
             let result = inner.query(&ids, lease).await;
@@ -95,13 +101,15 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         self.queries.begin(&asked, query.boxed())
     }
 
-    async fn query(&self, ids: &[EntityId], lease: Option<EntityLease>) -> QueryResult {
+    async fn query(&self, ids: &[EntityId], lease: Option<LeaseGuard>) -> QueryResult {
         let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {
-            // Otherwise the lease ends by itself, and the next caller reads the database again.
-            let keeping = self.cache.store(K::NAME, &copies, lease);
-            self.ask_cache("counts are not kept in the cache", keeping).await;
+            // Otherwise the next caller takes over the lease, and reads the database again.
+            let keeping = self.cache.store(K::NAME, &copies, lease.lease());
+            if self.ask_cache("counts are not kept in the cache", keeping).await.is_some() {
+                lease.disarm();
+            }
         }
         let counts = |copy: EntityCopy| (copy.id, copy.fields.iter().map(|(_, row)| row.value).collect());
         Ok(Arc::new(copies.into_iter().map(counts).collect()))

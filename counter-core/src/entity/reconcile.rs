@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::entities::Inner;
 use super::invalidations::InvalidationGuard;
 use super::{Entities, EntityDatabase, EntityError, EntityErrorKind};
-use crate::entity::{Entity, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
+use crate::entity::{Entity, EntityAudit, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
 use crate::operations::measured;
 use crate::unwind::{caught, tell};
 
@@ -129,7 +129,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # Cancel safety
     /// Dropping the future leaves what was corrected, and keeps other instances out for at most a minute.
     pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
-        let lease = EntityLease { token: super::jitter::random(), ttl: LOCK + settle };
+        let lease = EntityLease { token: super::jitter::random(), ttl: LOCK.saturating_add(settle) };
         self.0.hold(lease).await?;
         let mut drift = Drift::default();
         let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
@@ -210,8 +210,28 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             }));
         }
         let rows: Vec<_> = rows.into_iter().map(|((id, field), row)| EntityRow { id, field, row }).collect();
-        drift.copies += self.cache.audit(K::NAME, &rows).await.map_err(cache)?;
+        drift.copies += self.audit_copies(&rows).await?;
         Ok(())
+    }
+
+    /// Removes copies that differ from these rows; returns how many.
+    async fn audit_copies(&self, rows: &[EntityRow]) -> Result<u64, EntityError> {
+        let EntityAudit { removed, newer } = self.cache.audit(K::NAME, rows).await.map_err(cache)?;
+        if newer.is_empty() {
+            return Ok(removed);
+        }
+        // Most of these rows have changed since they were read. A copy that is newer than a row that is read after it
+        // is wrong: the database may have been restored from a backup.
+        let ids: HashSet<_> = newer.iter().map(|copy| copy.id).collect();
+        let rows = self.rows(&ids.into_iter().collect::<Vec<_>>()).await?;
+        let version = |copy: &EntityRow| rows.get(&(copy.id, copy.field)).map_or(0, |row| row.version);
+        let wrong: HashSet<_> =
+            newer.iter().filter(|copy| copy.row.version > version(copy)).map(|copy| copy.id).collect();
+        let wrong: Vec<_> = wrong.into_iter().collect();
+        if !wrong.is_empty() {
+            self.cache.invalidate(K::NAME, &wrong).await.map_err(cache)?;
+        }
+        Ok(removed + wrong.len() as u64)
     }
 
     /// Looks a second time, and corrects what has not changed since the first.

@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
+use crate::entity::{
+    EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
+};
 use crate::future::Answer;
 use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
 use crate::{Error, ErrorKind};
 
 /// The number of entities, or rows, in one call: a millisecond or two of the server's time.
 const CHUNK: usize = 250;
+
+/// The longest time for which a key lives (100 years).
+const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The copies of one namespace.
 #[derive(Debug)]
@@ -89,13 +94,18 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
         Box::pin(async move {
             let parts = self.parts(kind, rows, |row| row.id);
             let audited = parts.iter().map(|part| {
                 self.client.scripted(audit(self, part), without_scripts::audit(&self.client, part))
             });
-            Ok(all_at_once(audited).await?.into_iter().sum())
+            let mut audit = EntityAudit::default();
+            for EntityAudit { removed, newer } in all_at_once(audited).await? {
+                audit.removed += removed;
+                audit.newer.extend(newer);
+            }
+            Ok(audit)
         })
     }
 
@@ -234,13 +244,19 @@ async fn update(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<(),
     store.client.run::<Value>(&store.update, call).await.map(drop)
 }
 
-async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<u64, Error> {
+async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<EntityAudit, Error> {
     let mut call = store.call(part);
     for Item { what: row, .. } in &part.items {
         call.push(row.field);
+        call.number(row.row.version);
         call.push(text(row.row));
     }
-    store.client.run(&store.audit, call).await
+    let (removed, newer): (u64, Vec<(usize, String)>) = store.client.run(&store.audit, call).await?;
+    let newer = newer.into_iter().filter_map(|(index, text)| {
+        let row = part.items.get(index)?.what;
+        Some(EntityRow { row: parse(&text)?, ..*row })
+    });
+    Ok(EntityAudit { removed, newer: newer.collect() })
 }
 
 /// Formats a row as a value of the hash.
@@ -248,6 +264,12 @@ fn text(row: Versioned) -> String {
     format!("{} {}", row.value, row.version)
 }
 
+fn parse(text: &str) -> Option<Versioned> {
+    let (value, version) = text.split_once(' ')?;
+    Some(Versioned { version: version.parse().ok()?, value: value.parse().ok()? })
+}
+
+/// Returns a time to live as Redis takes it: not 0, and not beyond the range of its clock.
 fn milliseconds(time: Duration) -> String {
-    time.as_millis().max(1).to_string()
+    time.min(MAX_TTL).as_millis().max(1).to_string()
 }

@@ -1,6 +1,6 @@
 use std::future::ready;
 
-use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow};
+use crate::entity::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow};
 use crate::future::Answer;
 
 /// A cache that keeps nothing: every read asks the database. For stores that are no nearer than the database, where a
@@ -27,8 +27,8 @@ impl EntityCache for Uncached {
         Box::pin(ready(Ok(())))
     }
 
-    fn audit<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> Answer<'a, u64> {
-        Box::pin(ready(Ok(0)))
+    fn audit<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
+        Box::pin(ready(Ok(EntityAudit::default())))
     }
 
     fn invalidate<'a>(&'a self, _: &'static str, _: &'a [EntityId]) -> Answer<'a, ()> {

@@ -75,8 +75,8 @@
 //! | [`Side::Near`](crate::archive::Side::Near): the archive is wrong | replaces what the archive has, even by less |
 //!
 //! Until then, counts of both stores are read, and visitors of single series; tables of many counters ask the near store
-//! alone for the visitors that it should have. A repair brings back what is within the near store's retention: lifetimes are
-//! the greater of both until then, and grow by the repaired days. A log whose position was lost with the data is read again:
+//! alone for the visitors that it should have. A repair brings back what is within the near store's retention, and lifetimes: a
+//! lifetime becomes the greatest of what the two stores have and of the sum of its days. A log whose position was lost with the data is read again:
 //! let its readers come to its end first, or its hits count once more.
 //!
 //! What was open when the near store was lost is in no archive, nor is what came after the last copy.

@@ -48,7 +48,7 @@
 //!
 //! | what happens | what follows |
 //! |---|---|
-//! | a consumer is killed | its partitions go to others after the session timeout; nothing is lost or counted twice |
+//! | a consumer is killed | its partitions go to others after the session timeout, 6 s by default; one that starts with the same `instance_id` has them immediately; nothing is lost or counted twice |
 //! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
 //! | the store went back | the topic is read again from there, within 5 s where nothing new comes |
 //! | compaction and transactions leave offsets without records | nothing; aborted records are left out by the client (`read_committed`) |

@@ -68,6 +68,7 @@
 //! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it; no other is begun before the disk has answered that one, and a shutdown exceeds its timeout by one such write at most | the same |
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
+//! | its write-ahead log (`-wal`) is damaged | both files are copied to `.damaged-log` and `.damaged-log-wal`, and what was written before the damage is counted | an error in the log, with the number of hits that are lost at most |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
 //! | a file is for another store or namespace | it is left for a process of that store | a warning in the log, once, and the hint `spool_of_another_store` |
 //! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |

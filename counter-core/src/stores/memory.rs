@@ -22,7 +22,8 @@ use crate::window::memory::MemoryWindows;
 /// A store in the memory of the process: for tests, and for a site that wants numbers before it has a Redis.
 ///
 /// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as there is a handle on it. After
-/// cleaning, a counter takes at most about 120 samples of each precision.
+/// cleaning, a counter takes at most about 120 samples of each precision. It counts in at most 524,288 windows at a
+/// time, with the tokens in them, and refuses further ones until some expire: about 150 MB.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Families>);
 

@@ -70,8 +70,10 @@ impl Delivery {
     }
 
     /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
-    pub(crate) fn doubt(&mut self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+    pub(crate) fn doubt(&mut self, shard: Shard, mut hits: u64, cells: usize, replay: bool) {
         if replay {
+            // The store may have refused some of them at first, which are dropped already.
+            hits = hits.min(self.settled.applied);
             self.settled.applied -= hits;
         } else {
             let account = self.account(shard);
@@ -206,5 +208,44 @@ mod tests {
         assert_eq!(account.failing(), Some((Some(progressed), "no answer")));
         account.exchange(None);
         assert_eq!(account.failing(), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::time::Grid;
+    use crate::visits::{Adds, Cell, DropReason, Fence, FenceKind};
+    use crate::writer::WriterId;
+    use crate::{CounterName, Precision, Timestamp};
+
+    #[test]
+    fn hits_that_were_refused_and_are_then_in_doubt_stay_in_balance() {
+        let shard = Shard::default();
+        let cell = Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start: Timestamp::MIN,
+            finest: Precision::try_from(1).expect("not 0"),
+            count: 5,
+        };
+        let batch = Batch {
+            shard,
+            fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 2, after: 1 },
+            cells: vec![cell],
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid: Arc::new(Grid::default()),
+            adds: Adds::Hits,
+        };
+        let mut delivery = Delivery::new(Shards::ONE);
+        (delivery.account(shard).sent, delivery.account(shard).sent_cells) = (5, 1);
+        let refused = Remark::Refused { part: Part::Cell(0), reason: DropReason::OutOfRange };
+        delivery.acknowledge(&batch, &[refused], false);
+        delivery.doubt(shard, 5, 1, true);
+        let hits = Hits { recorded: 5, ..delivery.hits() };
+        assert!(hits.balance(), "{hits:?}");
+        assert_eq!((hits.applied, hits.dropped.out_of_range), (0, 5));
     }
 }

@@ -13,6 +13,7 @@ use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
+use crate::visits::batch::AHEAD;
 use crate::visits::store::SKETCHES;
 use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark, StoredFence};
 use crate::writer::WriterId;
@@ -227,17 +228,33 @@ impl fmt::Debug for Salt {
 impl Kept {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
-        let applied = self.fences.entry(fence.writer).or_default();
-        if let Some(outcome) = fence.outcome(applied.fence, || applied.remarks.clone()) {
+        // A batch that is not applied leaves no fence: a reader may ask for any number of sources.
+        let applied = self.fences.get(&fence.writer);
+        let found = applied.map_or_else(StoredFence::default, |applied| applied.fence);
+        let earlier = || applied.map(|applied| applied.remarks.clone()).unwrap_or_default();
+        if let Some(outcome) = fence.outcome(found, earlier) {
             return outcome;
         }
-        applied.fence = fence.applied_to(applied.fence);
-        applied.expiry = match fence.kind {
-            FenceKind::Source { life: Some(life) } => Some(Timestamp::now().plus(life.as_secs())),
+        let now = Timestamp::now();
+        let expiry = match fence.kind {
+            FenceKind::Source { life: Some(life) } => Some(now.plus(life.as_secs())),
             _ => None,
         };
-        applied.remarks.clear();
+        let (ahead, mut remarks) = (now.plus(AHEAD), Vec::new());
+        self.add_counts(batch, ahead, &mut remarks);
+        self.add_visitors(batch, ahead, &mut remarks);
+        self.add_bins(batch, ahead, &mut remarks);
+        let outcome = ApplyOutcome::Applied(remarks.clone());
+        self.fences.insert(fence.writer, Applied { fence: fence.applied_to(found), remarks, expiry });
+        outcome
+    }
+
+    fn add_counts(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
         for (index, cell) in batch.cells.iter().enumerate() {
+            if cell.start > ahead {
+                remarks.push(refused(Part::Cell(index), DropReason::Ahead));
+                continue;
+            }
             let (mut fit, mut wanted) = (0, 0);
             for (bucket, _) in batch.buckets(cell) {
                 let counter = (bucket.precision, cell.counter.clone());
@@ -251,16 +268,22 @@ impl Kept {
             if batch.adds_to_lifetime(fit) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
-                    applied.remarks.push(Remark::Began { cell: index });
+                    remarks.push(Remark::Began { cell: index });
                 }
                 *total = total.saturating_add(cell.count);
             }
             if fit < wanted {
-                let (part, reason) = (Part::Cell(index), DropReason::OutOfRange);
-                applied.remarks.push(Remark::Refused { part, reason });
+                remarks.push(refused(Part::Cell(index), DropReason::OutOfRange));
             }
         }
-        for cell in &batch.sketches {
+    }
+
+    fn add_visitors(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+        for (index, cell) in batch.sketches.iter().enumerate() {
+            if cell.start > ahead {
+                remarks.push(refused(Part::Visitors(index), DropReason::Ahead));
+                continue;
+            }
             for (bucket, retention) in batch.visitor_buckets(cell) {
                 let expiry = retention.expiry(bucket.start);
                 let visitors = self.visitors.entry((cell.counter.clone(), bucket));
@@ -268,8 +291,15 @@ impl Kept {
                 visitors.sketch.merge(&cell.raised);
             }
         }
+    }
+
+    fn add_bins(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
         for (index, cell) in batch.bins.iter().enumerate() {
-            let mut is_refused = false;
+            if cell.start > ahead {
+                remarks.push(refused(Part::Bins(index), DropReason::Ahead));
+                continue;
+            }
+            let mut fits = true;
             for (bucket, retention) in batch.bin_buckets(cell) {
                 let place = (cell.counter.clone(), bucket.precision, bucket.start);
                 let expiry = retention.expiry(bucket.start);
@@ -278,16 +308,14 @@ impl Kept {
                     let count = bins.counts.entry(*bin).or_default();
                     match count.checked_add(*more).filter(|sum| i64::try_from(*sum).is_ok()) {
                         Some(sum) => *count = sum,
-                        None => is_refused = true,
+                        None => fits = false,
                     }
                 }
             }
-            if is_refused {
-                let (part, reason) = (Part::Bins(index), DropReason::OutOfRange);
-                applied.remarks.push(Remark::Refused { part, reason });
+            if !fits {
+                remarks.push(refused(Part::Bins(index), DropReason::OutOfRange));
             }
         }
-        ApplyOutcome::Applied(applied.remarks.clone())
     }
 
     fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {
@@ -304,5 +332,36 @@ impl Kept {
         let time = Timestamp::now();
         self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned
+    }
+}
+
+const fn refused(part: Part, reason: DropReason) -> Remark {
+    Remark::Refused { part, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::shard::Shards;
+    use crate::visits::{Adds, Fence};
+
+    #[test]
+    fn a_batch_that_is_not_applied_leaves_no_fence() {
+        let mut kept = Kept::default();
+        for kind in [FenceKind::Process, FenceKind::Source { life: None }] {
+            let batch = Batch {
+                shard: Shards::ONE.iter().next().expect("one"),
+                fence: Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 },
+                cells: Vec::new(),
+                sketches: Vec::new(),
+                bins: Vec::new(),
+                grid: Arc::new(Grid::default()),
+                adds: Adds::Hits,
+            };
+            assert_eq!(kept.apply(&batch), ApplyOutcome::SequenceGap { last: 0 });
+            assert!(kept.fences.is_empty());
+        }
     }
 }

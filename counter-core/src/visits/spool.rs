@@ -7,6 +7,8 @@ mod file_id;
 pub(crate) mod origin;
 pub(crate) mod file;
 pub(crate) mod folder;
+mod wal;
+pub(crate) mod salvage;
 
 use std::collections::HashMap;
 use std::io;

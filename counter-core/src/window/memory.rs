@@ -1,4 +1,6 @@
-use std::collections::{HashMap, HashSet};
+use std::array;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::quality::RandomState;
@@ -8,14 +10,21 @@ use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// Windows in the memory of the process.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryWindows(Mutex<Windows>);
+///
+/// They are spread over some locks, so that no call waits for long: neither for others nor for a table that grows.
+#[derive(Debug)]
+pub(crate) struct MemoryWindows {
+    hasher: RandomState,
+    parts: [Mutex<Windows>; PARTS],
+}
 
-/// The windows that have not expired, and expired ones for up to a second.
+/// The windows under one lock. Some of them have expired, and are removed by the calls to come.
 #[derive(Debug, Default)]
 struct Windows {
-    counted: HashMap<(Arc<str>, u32, Timestamp), Counted, RandomState>,
-    cleaned: Timestamp,
+    counted: HashMap<Name, Counted, RandomState>,
+    expiring: BTreeMap<Timestamp, Vec<Name>>,
+    /// The number of tokens in all windows.
+    tokens: usize,
 }
 
 #[derive(Debug)]
@@ -25,33 +34,54 @@ struct Counted {
     tokens: HashSet<VisitorId>,
 }
 
+type Name = (Arc<str>, u32, Timestamp);
+
+const PARTS: usize = 16;
+/// The number of windows and tokens under one lock: 524,288 in all, which take about 150 MB.
+const MAX_ENTRIES: usize = 32_768;
+/// The number of expired windows that one call removes: more than it adds, so that they do not accumulate.
+const MAX_REMOVED: usize = 32;
+
+impl Default for MemoryWindows {
+    fn default() -> Self {
+        Self { hasher: RandomState::default(), parts: array::from_fn(|_| Mutex::default()) }
+    }
+}
+
 impl MemoryWindows {
-    fn windows(&self) -> MutexGuard<'_, Windows> {
-        self.0.lock().expect("nothing panics under this lock")
+    /// Locks the windows of this counter, and removes some that have expired.
+    fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
+        let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
+        let mut windows = self.parts[part].lock().expect("nothing panics under this lock");
+        windows.clean(now);
+        windows
     }
 }
 
 impl WindowStore for MemoryWindows {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
-            let windows = &mut *self.windows();
             let now = Timestamp::now();
-            additions.iter().map(|addition| windows.add(addition, now)).collect()
+            let add = |addition: &Addition| self.windows(&addition.key, now).add(addition, now);
+            additions.iter().map(add).collect()
         })
     }
 
     fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(async move {
-            let windows = &mut *self.windows();
             let now = Timestamp::now();
+            let windows = &mut *self.windows(key, now);
             key.check(now)?;
-            let count = windows.count(key, now);
-            if windows.counted.get(&name(key)).is_some_and(|counted| counted.tokens.contains(&token)) {
-                return Ok((false, count));
+            if windows.get(key, now).is_some_and(|counted| counted.tokens.contains(&token)) {
+                return Ok((false, windows.count(key, now)));
+            }
+            if windows.is_full() {
+                return Err(full());
             }
             let count = windows.add(&Addition { key: key.clone(), amount: 1 }, now)?;
             if let Some(counted) = windows.counted.get_mut(&name(key)) {
                 counted.tokens.insert(token);
+                windows.tokens += 1;
             }
             Ok((true, count))
         })
@@ -59,26 +89,14 @@ impl WindowStore for MemoryWindows {
 
     fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(async move {
-            let windows = &mut *self.windows();
             let now = Timestamp::now();
+            let windows = &mut *self.windows(&addition.key, now);
             addition.key.check(now)?;
-            windows.clean(now);
-            let name = name(&addition.key);
-            let counted = windows.counted.get_mut(&name);
-            let count = counted.as_ref().map_or(0, |counted| counted.count);
-            let sum = count.checked_add(addition.amount).filter(|sum| *sum <= limit);
-            let Some(sum) = sum else { return Ok((false, count)) };
-            if i64::try_from(sum).is_err() {
-                return Err(overflow());
+            let count = windows.count(&addition.key, now);
+            match count.checked_add(addition.amount) {
+                Some(sum) if sum <= limit => Ok((true, windows.add(addition, now)?)),
+                _ => Ok((false, count)),
             }
-            match counted {
-                Some(counted) => counted.count = sum,
-                None => {
-                    let expiry = addition.key.expiry;
-                    windows.counted.insert(name, Counted { count: sum, expiry, tokens: HashSet::new() });
-                }
-            }
-            Ok((true, sum))
         })
     }
 
@@ -88,46 +106,145 @@ impl WindowStore for MemoryWindows {
 
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move {
-            let windows = &mut *self.windows();
             let now = Timestamp::now();
-            Ok(keys.iter().map(|key| windows.count(key, now)).collect())
+            Ok(keys.iter().map(|key| self.windows(key, now).count(key, now)).collect())
         })
     }
 }
 
 impl Windows {
     fn add(&mut self, addition: &Addition, now: Timestamp) -> Result<u64, Error> {
-        self.clean(now);
         let Addition { key, amount } = addition;
         key.check(now)?;
-        let counted = self.counted.entry(name(key)).or_insert_with(|| Counted {
-            count: 0,
-            expiry: key.expiry,
-            tokens: HashSet::new(),
-        });
+        let counted = self.get_or_insert(key, now)?;
         let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
-        counted.count = sum.ok_or_else(overflow)?;
+        counted.count = sum.ok_or_else(|| refused("the count overflows"))?;
         Ok(counted.count)
     }
 
-    fn count(&mut self, key: &WindowKey, now: Timestamp) -> u64 {
-        self.clean(now);
-        self.counted.get(&name(key)).map_or(0, |counted| counted.count)
+    fn count(&self, key: &WindowKey, now: Timestamp) -> u64 {
+        self.get(key, now).map_or(0, |counted| counted.count)
     }
 
-    /// Removes expired windows; it looks at all of them, once a second.
+    fn get(&self, key: &WindowKey, now: Timestamp) -> Option<&Counted> {
+        self.counted.get(&name(key)).filter(|counted| counted.expiry > now)
+    }
+
+    fn get_or_insert(&mut self, key: &WindowKey, now: Timestamp) -> Result<&mut Counted, Error> {
+        let name = name(key);
+        self.remove_expired(&name, now);
+        if !self.counted.contains_key(&name) {
+            if self.is_full() {
+                return Err(full());
+            }
+            self.expiring.entry(key.expiry).or_default().push(name.clone());
+        }
+        let counted = || Counted { count: 0, expiry: key.expiry, tokens: HashSet::new() };
+        Ok(self.counted.entry(name).or_insert_with(counted))
+    }
+
+    fn is_full(&self) -> bool {
+        self.counted.len() + self.tokens >= MAX_ENTRIES
+    }
+
+    fn remove_expired(&mut self, name: &Name, now: Timestamp) {
+        if self.counted.get(name).is_some_and(|counted| counted.expiry <= now)
+            && let Some(counted) = self.counted.remove(name)
+        {
+            self.tokens -= counted.tokens.len();
+        }
+    }
+
+    /// Removes some windows that have expired.
     fn clean(&mut self, now: Timestamp) {
-        if now != self.cleaned {
-            self.cleaned = now;
-            self.counted.retain(|_, counted| counted.expiry > now);
+        for _ in 0..MAX_REMOVED {
+            let Some(mut names) = self.expiring.first_entry().filter(|names| *names.key() <= now) else {
+                return;
+            };
+            match names.get_mut().pop() {
+                Some(name) => self.remove_expired(&name, now),
+                None => drop(names.remove()),
+            }
         }
     }
 }
 
-fn overflow() -> Error {
-    Error::new(ErrorKind::Refused).caused_by("the count overflows")
+fn full() -> Error {
+    refused("the store in memory has no room for further windows until some expire")
 }
 
-fn name(key: &WindowKey) -> (Arc<str>, u32, Timestamp) {
+fn refused(why: &'static str) -> Error {
+    Error::new(ErrorKind::Refused).caused_by(why)
+}
+
+fn name(key: &WindowKey) -> Name {
     (Arc::clone(&key.counter), key.width, key.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// A counter in a window that lasts for so many seconds from now on.
+    fn key(counter: u64, seconds: u64) -> WindowKey {
+        let now = Timestamp::now();
+        let (start, expiry) = (now.minus(10), now.plus(seconds));
+        WindowKey {
+            counter: counter.to_string().into(),
+            group: None,
+            width: 60,
+            start,
+            expiry,
+            open: start..expiry,
+        }
+    }
+
+    fn add(windows: &MemoryWindows, key: WindowKey) -> Result<(bool, u64), Error> {
+        let addition = Addition { key, amount: 1 };
+        windows.add_within(&addition, 10).now_or_never().expect("a store in memory is immediate")
+    }
+
+    fn len(windows: &MemoryWindows) -> usize {
+        windows.parts.iter().map(|part| part.lock().expect("no panic").counted.len()).sum()
+    }
+
+    #[test]
+    fn a_full_store_refuses_further_windows_and_counts_in_the_others() {
+        let windows = MemoryWindows::default();
+        let key = |counter| key(counter, 3600);
+        let refused: Vec<_> = (0..600_000).filter(|counter| add(&windows, key(*counter)).is_err()).collect();
+        assert!(len(&windows) <= PARTS * MAX_ENTRIES && !refused.is_empty(), "{}", len(&windows));
+        assert!(add(&windows, key(0)).is_ok());
+        let error = add(&windows, key(refused[0])).expect_err("there is no room");
+        assert_eq!(*error.kind(), ErrorKind::Refused);
+    }
+
+    #[test]
+    fn tokens_are_bounded() {
+        let (windows, key) = (MemoryWindows::default(), key(1, 3600));
+        let token = |n: u64| {
+            let token = crate::visitor::VisitorKey::new([7; 16]).visitor(&[&n.to_le_bytes()]);
+            windows.add_once(&key, token).now_or_never().expect("a store in memory is immediate")
+        };
+        let added = (0..40_000).filter(|n| token(*n).is_ok()).count();
+        assert_eq!(added, MAX_ENTRIES - 1, "the window takes one place");
+        assert!(token(0).is_ok_and(|(is_added, _)| !is_added));
+    }
+
+    #[test]
+    fn expired_windows_are_removed_by_calls_for_others() {
+        let mut windows = Windows::default();
+        let (now, end) = (Timestamp::now(), Timestamp::now().plus(3600));
+        for counter in 0..1000 {
+            windows.add(&Addition { key: key(counter, 60), amount: 1 }, now).expect("there is room");
+        }
+        assert_eq!((windows.counted.len(), windows.count(&key(1, 60), now)), (1000, 1));
+        assert_eq!(windows.count(&key(1, 60), end), 0, "it has expired");
+        for _ in 0..1000 {
+            windows.clean(end);
+        }
+        assert_eq!((windows.counted.len(), windows.expiring.len()), (0, 0));
+    }
 }

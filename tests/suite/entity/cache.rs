@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counter_core::entity::{
-    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
+    Entity, EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
 use tests::until;
 
@@ -19,7 +19,9 @@ stores::on! {
         of_changes_the_latest_stays_in_whichever_order_they_come
         a_copy_that_lacks_a_field_is_cold
         a_copy_expires_and_a_change_does_not_prolong_it
+        leases_and_copies_and_locks_may_last_for_ever
         an_audit_removes_what_differs_and_nothing_else
+        an_audit_leaves_copies_that_are_newer_than_the_rows
         what_is_invalidated_is_cold_and_its_lease_is_gone
         a_lock_has_one_owner_who_may_keep_it_or_give_it_back
         many_entities_are_found_in_their_order
@@ -122,14 +124,33 @@ async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache
     until("the copy is gone", tests::LIMIT, gone).await;
 }
 
+async fn leases_and_copies_and_locks_may_last_for_ever(cache: impl EntityCache + Clone) {
+    let lease = EntityLease { token: 7, ttl: Duration::MAX };
+    let found = cache.read("post", &[1.into()], Post::FIELDS, lease).await.expect("it can be read");
+    assert_eq!(found, [EntityFound::Cold]);
+    let copy = EntityCopy { ttl: Duration::MAX, ..copy(1, (1, 1), (2, 2)) };
+    assert_eq!(cache.store("post", &[copy], lease).await.expect("it can be written"), 1);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![1, 2]));
+    assert!(cache.lock("post", lease).await.expect("it answers"));
+}
+
 async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache + Clone) {
     let rows = |views, likes| [change(1, "views", views, 2), change(1, "likes", likes, 2)];
-    assert_eq!(cache.audit("post", &rows(1, 1)).await.expect("it can be read"), 0);
+    let audit = async |rows: [EntityRow; 2]| cache.audit("post", &rows).await.expect("it can be read");
+    assert_eq!(audit(rows(1, 1)).await, EntityAudit::default());
     warm(&cache, (1, 2), (1, 2)).await;
-    assert_eq!(cache.audit("post", &rows(1, 1)).await.expect("it can be read"), 0);
+    assert_eq!(audit(rows(1, 1)).await, EntityAudit::default());
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![1, 1]));
-    assert_eq!(cache.audit("post", &rows(3, 4)).await.expect("it can be read"), 1);
+    assert_eq!(audit(rows(3, 4)).await, EntityAudit { removed: 1, newer: vec![] });
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
+}
+
+async fn an_audit_leaves_copies_that_are_newer_than_the_rows(cache: impl EntityCache + Clone) {
+    warm(&cache, (1, 2), (5, 3)).await;
+    let rows = [change(1, "views", 1, 2), change(1, "likes", 4, 2), change(2, "likes", 4, 2)];
+    let audit = cache.audit("post", &rows).await.expect("it can be read");
+    assert_eq!(audit, EntityAudit { removed: 0, newer: vec![change(1, "likes", 5, 3)] });
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![1, 5]));
 }
 
 async fn what_is_invalidated_is_cold_and_its_lease_is_gone(cache: impl EntityCache + Clone) {

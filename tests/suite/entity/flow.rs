@@ -154,6 +154,28 @@ async fn a_query_goes_on_when_the_one_who_began_it_leaves() {
 }
 
 #[tokio::test]
+async fn a_reader_takes_over_the_lease_of_one_that_was_dropped() {
+    let server = RedisServer::start();
+    takes_over(posts(store(&server.url()).await).await).await;
+    takes_over(posts(MemoryStore::new()).await).await;
+}
+
+async fn takes_over(posts: Posts) {
+    let gate = &posts.database().gates.before_read;
+    gate.close();
+    let first = reading(&posts, 1);
+    until("it has the lease", LIMIT, async || gate.arrived() == 1).await;
+    first.abort();
+    assert!(first.await.expect_err("it was ended").is_cancelled());
+    gate.open();
+    assert_eq!(likes(&posts, 1).await, 0);
+    assert_eq!(queries(&posts), 2);
+    // Without the lease, the second reader would not have stored a copy.
+    assert_eq!(likes(&posts, 1).await, 0);
+    assert_eq!(queries(&posts), 2);
+}
+
+#[tokio::test]
 async fn an_increment_while_somebody_warms_the_cache_is_seen_by_all_who_read_after_it() {
     for server in [RedisServer::start(), without_scripts()] {
         let posts = posts(store(&server.url()).await).await;

@@ -194,3 +194,67 @@ async fn a_copy_that_differs_from_the_database_is_removed_and_reported() {
     assert_eq!((drift.corrected, drift.copies), (0, 1));
     assert_eq!(likes(&posts, 1).await, 6);
 }
+
+#[tokio::test]
+async fn counts_that_change_during_a_recount_are_neither_drift_nor_removed_from_the_cache() {
+    let posts = posts().await;
+    for id in 1..=10 {
+        like(&posts, id, 1).await;
+        assert_eq!(likes(&posts, id).await, 1);
+    }
+    let queries = &posts.database().gates.before_read;
+    let of = posts.clone();
+    // Each of them is liked between the two reads; the truth is right at any time.
+    let truth = move |field: Post, ids: Vec<EntityId>| {
+        let posts = of.clone();
+        async move {
+            let mut truth = HashMap::new();
+            for id in ids {
+                let likes = posts.increment(id, Post::Likes, 1).await.expect("it counts");
+                truth.insert(id, if field == Post::Likes { likes } else { 0 });
+            }
+            Ok::<_, std::io::Error>(truth)
+        }
+    };
+    let drift = posts.reconcile(&truth, SETTLE).await.expect("all can be read");
+    assert_eq!((drift.corrected, drift.copies), (0, 0), "{drift:?}");
+    let before = queries.arrived();
+    for id in 1..=10 {
+        assert!(likes(&posts, id).await > 1);
+    }
+    assert_eq!(queries.arrived(), before, "all of them are in the cache");
+}
+
+#[tokio::test]
+async fn copies_from_before_a_database_was_restored_are_removed_by_a_recount() {
+    let (memory, truth) = (MemoryStore::new(), Likes::default());
+    let database = async || Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let before: Posts = Entities::new(database().await, memory.clone());
+    for _ in 0..5 {
+        like(&before, 1, 1).await;
+    }
+    assert_eq!(likes(&before, 1).await, 5);
+    let restored: Posts = Entities::new(database().await, memory);
+    like(&restored, 1, 3).await;
+    truth.set(1, 3);
+    assert_eq!(likes(&restored, 1).await, 5, "the copy has a larger version");
+    let drift = restored.reconcile(&truth, SETTLE).await.expect("all can be read");
+    assert_eq!((drift.corrected, drift.copies > 0), (0, true), "{drift:?}");
+    assert_eq!(likes(&restored, 1).await, 3);
+}
+
+#[tokio::test]
+async fn a_recount_and_a_cache_take_the_longest_duration() {
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let posts: Posts = Entities::builder(database, MemoryStore::new())
+        .ttl(Duration::MAX)
+        .negative_ttl(Duration::MAX)
+        .cache_timeout(Duration::MAX)
+        .build();
+    let truth = Likes::default();
+    like(&posts, 1, 5).await;
+    truth.set(1, 5);
+    assert_eq!((likes(&posts, 1).await, likes(&posts, 2).await), (5, 0));
+    let drift = posts.reconcile(&truth, Duration::MAX).await.expect("all can be read");
+    assert_eq!(drift.corrected, 0);
+}

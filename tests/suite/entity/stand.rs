@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use counter_core::entity::{
-    EntityApplyOutcome, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind,
-    EntityFound, EntityId, EntityLease, EntityRow, Versioned,
+    EntityApplyOutcome, EntityAudit, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError,
+    EntityErrorKind, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
 use counter_core::stores::Answer;
 use counter_core::{Error, ErrorKind};
@@ -223,7 +223,7 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         Box::pin(async move { self.through(self.inner.update(kind, changes)).await })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
         Box::pin(async move { self.through(self.inner.audit(kind, rows)).await })
     }
 

@@ -56,6 +56,7 @@ stores::on! {
         what_is_added_beside_hits_adds_up
         counters_with_a_lifetime_are_listed_also_where_no_samples_are_left
         a_lifetime_that_is_added_ends_at_its_range
+        what_is_far_ahead_of_the_clock_is_refused
     }
 }
 
@@ -737,4 +738,22 @@ async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(stor
     assert_eq!(counted().await, names.iter().map(|counter| name(counter)).collect());
     store.forget(&name("/7"), &Grid::default(), unix(T)).await.expect("the store is there");
     assert_eq!(counted().await.len(), 2499);
+}
+
+async fn what_is_far_ahead_of_the_clock_is_refused(store: impl Store + Clone) {
+    let now = Timestamp::now().as_unix();
+    let ahead = now + 26 * 3600;
+    let cells = vec![cell("a", ahead, 1, 5), cell("a", now, 1, 2)];
+    let sketches = vec![seen("a", ahead, 0..5), seen("a", now, 0..2)];
+    let batch = Batch { sketches, ..batch(WriterId::random(), 1, cells) };
+    let outcome = store.apply(&batch).await.expect("the store is there");
+    let ApplyOutcome::Applied(mut remarks) = outcome else { panic!("{outcome:?}") };
+    remarks.retain(|remark| !matches!(remark, Remark::Began { .. }));
+    let refused = |part| Remark::Refused { part, reason: DropReason::Ahead };
+    let expected = [refused(Part::Cell(0)), refused(Part::Visitors(0))];
+    assert!(remarks.len() == 2 && expected.iter().all(|one| remarks.contains(one)), "{remarks:?}");
+    assert_eq!(samples(&store, "a", 1).await, [(now, 2)]);
+    let buckets = [now, ahead].map(|at| (86_400, at / 86_400 * 86_400));
+    assert_eq!(uniques(&store, &["a"], &buckets).await, 2);
+    assert_eq!(store.lifetimes(&[name("a")]).await.expect("readable"), [Ok(2)]);
 }

@@ -25,18 +25,8 @@ stores::on! {
         bins_that_left_retention_are_gone_and_others_stay
         bins_of_a_counter_that_is_forgotten_are_gone
         a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
+        bins_of_a_clock_that_is_far_ahead_are_refused
     }
-}
-
-mod with_a_clock {
-    use super::stores;
-
-    stores::on! {
-        [redis redis_without_scripts sqlite postgres mariadb]
-        { bins_of_a_clock_that_is_far_ahead_are_refused }
-    }
-
-    use super::bins_of_a_clock_that_is_far_ahead_are_refused;
 }
 
 pub(super) fn grid() -> Arc<Grid> {

@@ -1,17 +1,24 @@
--- Removes copies that differ from the rows, and their leases.
+-- Removes copies that differ from the rows, and their leases, unless the version of a copy is larger.
 --
 -- KEYS  scratch (see apply.lua), then for each row: its entity's copy and lease
--- ARGV  for each row: field, '<value> <version>'
+-- ARGV  for each row: field, version, '<value> <version>'
 --
--- Returns how many copies were removed.
+-- Returns how many copies were removed, and the newer ones: for each the index of its row and '<value> <version>'.
+--
+-- A version is compared as a double, as in update.lua.
 
-local removed, at = 0, 1
+local removed, newer, at = 0, {}, 1
 for key = 2, #KEYS, 2 do
   local found = redis.pcall('HGET', KEYS[key], ARGV[at])
-  if found and found ~= ARGV[at + 1] then
-    removed = removed + redis.call('DEL', KEYS[key])
-    redis.call('DEL', KEYS[key + 1])
+  if found and found ~= ARGV[at + 2] then
+    local version = type(found) == 'string' and tonumber(string.match(found, ' (%d+)$')) or 0
+    if version > tonumber(ARGV[at + 1]) then
+      newer[#newer + 1] = {key / 2 - 1, found}
+    else
+      removed = removed + redis.call('DEL', KEYS[key])
+      redis.call('DEL', KEYS[key + 1])
+    end
   end
-  at = at + 2
+  at = at + 3
 end
-return removed
+return {removed, newer}

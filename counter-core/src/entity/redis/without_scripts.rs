@@ -1,8 +1,13 @@
 //! Copies of entities by transactions, one entity after another, for servers that refuse scripts.
 
+use std::sync::Mutex;
+
 use fred::types::Value;
 
-use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, text, values};
+use super::{
+    EntityAudit, EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, parse, text,
+    values,
+};
 use crate::Error;
 use crate::entity::EntityId;
 use crate::redis::{Client, Command, Connection, Queue, args, has_code, unavailable};
@@ -78,17 +83,24 @@ pub(super) async fn update(client: &Client, part: &Part<'_, EntityRow>) -> Resul
     Ok(())
 }
 
-pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result<u64, Error> {
-    let mut removed = 0;
+pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result<EntityAudit, Error> {
+    let mut audit = EntityAudit::default();
     for item in &part.items {
         let Item { copy, lease, what, .. } = item;
+        let newer = Mutex::new(None);
         let decide = |seen: Seen| {
-            let differs = seen.field.is_some_and(|field| field != text(what.row));
-            if differs { vec![("DEL", args([lease, copy]))] } else { Vec::new() }
+            let differing = seen.field.filter(|field| *field != text(what.row));
+            let is_newer = differing.as_deref().is_some_and(|text| version(text) > what.row.version);
+            let delete = (differing.is_some() && !is_newer).then(|| ("DEL", args([lease, copy])));
+            *newer.lock().expect("nothing panics under this lock") = differing.filter(|_| is_newer);
+            delete.into_iter().collect()
         };
-        removed += u64::from(attempt(client, item, what.field, decide).await? > 0);
+        audit.removed += u64::from(attempt(client, item, what.field, decide).await? > 0);
+        let newer = newer.into_inner().expect("nothing panics under this lock");
+        let newer = newer.and_then(|text| parse(&text));
+        audit.newer.extend(newer.map(|row| EntityRow { row, ..*item.what }));
     }
-    Ok(removed)
+    Ok(audit)
 }
 
 fn version(text: &str) -> u64 {

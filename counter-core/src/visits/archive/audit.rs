@@ -138,9 +138,9 @@ impl Auditor {
     /// Makes an audit; where one side is named as the right one, repairs the other from it.
     ///
     /// From the near side, the far one gets the values that the near one has, even if they are less. From the far side,
-    /// what is missing is added to the near one, so hits that come meanwhile are not lost; what is added to the coarsest
-    /// precision is added to lifetimes, which stay without what is older than that. Several that repair at once add nothing
-    /// twice.
+    /// what is missing is added to the near one, so hits that come meanwhile are not lost. A lifetime is raised if it is
+    /// less than that of the far store, or than the sum of the coarsest buckets of both. Several that repair at once add
+    /// nothing twice.
     ///
     /// A [source](crate::source) whose position was lost with the data is read again from there: let its readers come to
     /// the end of their logs before a repair from the far side, or its hits count once more.
@@ -285,13 +285,16 @@ impl Auditor {
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                // With hits of the coarsest precision returns what they were of the lifetime.
-                let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
-                let is_coarsest = counts.map(|(_, kept)| kept.precision).max() == Some(kept.precision);
-                let adds = if is_coarsest { Adds::Hits } else { Adds::Samples };
                 let first = self.first(kept);
                 let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-                audit.refused += restore(&self.archive, values, kept, adds, &affected, &starts).await?;
+                let values_of = |adds| restore(&self.archive, values, kept, adds, &affected, &starts);
+                audit.refused += values_of(Adds::Samples).await?;
+                // A lifetime is known by the buckets of the coarsest precision.
+                let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
+                let coarsest = counts.map(|(_, kept)| kept.precision).max();
+                if values == Values::Counts && coarsest == Some(kept.precision) {
+                    audit.refused += values_of(Adds::Lifetimes).await?;
+                }
             }
             _ => {}
         }

@@ -12,9 +12,10 @@ use crate::backoff::Backoff;
 use crate::shard::Shard;
 use crate::source::{Source, SourceName};
 use crate::time::{Grid, Retention};
+use crate::visits::batch::AHEAD;
 use crate::visits::pending::BINS;
 use crate::visits::{
-    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Remark, VisitorCell,
+    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Reading, Remark, VisitorCell,
 };
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
@@ -23,6 +24,11 @@ use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp}
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The number of sketches in a batch: up to 800 KB.
 const SKETCHES: usize = 64;
+/// The number of counters whose buckets are summed together: each may have ten years of days.
+const SUMMED_COUNTERS: usize = 50;
+/// The number of reads until no hit is counted between the parts of one. After these, a lifetime may stay less than it
+/// was by the hits that are counted meanwhile, but never becomes more.
+const STABLE_ATTEMPTS: usize = 20;
 /// The number of attempts while others repair at the same time.
 const ATTEMPTS: u32 = 100;
 
@@ -121,7 +127,11 @@ impl Repair<'_> {
         let mut batches = Vec::new();
         match self.values {
             Values::Counts => {
-                for cells in self.missing_samples().await?.chunks(self.archive.near.batch_samples().max(1)) {
+                let cells = match self.adds {
+                    Adds::Lifetimes => self.missing_lifetimes().await?,
+                    Adds::Hits | Adds::Samples => self.missing_samples().await?,
+                };
+                for cells in cells.chunks(self.archive.near.batch_samples().max(1)) {
                     batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
@@ -163,6 +173,48 @@ impl Repair<'_> {
         }
         cells.sort_by_key(|cell| cell.start);
         Ok(cells)
+    }
+
+    /// Compares lifetimes with those of the far store, and with the sums of the buckets of both stores.
+    async fn missing_lifetimes(&self) -> Result<Vec<Cell>, Error> {
+        let Archive { near, .. } = self.archive;
+        let mut cells = Vec::new();
+        for counters in self.counters.chunks(SUMMED_COUNTERS) {
+            let mut lifetimes = near.lifetimes(counters).await?;
+            let (mut sums, mut greatest) = (Vec::new(), Vec::new());
+            for _ in 0..STABLE_ATTEMPTS {
+                (sums, greatest) = (self.sums(counters).await?, self.archive.lifetimes(counters).await?);
+                // Last, so that a hit that comes meanwhile is not taken for one that is missing.
+                let again = near.lifetimes(counters).await?;
+                if std::mem::replace(&mut lifetimes, again) == lifetimes {
+                    break;
+                }
+            }
+            let found = lifetimes.into_iter().zip(sums).zip(greatest);
+            for (counter, ((lifetime, sum), greatest)) in counters.iter().zip(found) {
+                // What cannot be read is not repaired.
+                let (Ok(lifetime), Ok(greatest)) = (lifetime, greatest) else { continue };
+                let count = sum.max(greatest).saturating_sub(lifetime);
+                if count > 0 {
+                    let (counter, finest) = (counter.clone(), self.kept.precision);
+                    cells.push(Cell { counter, start: Timestamp::MIN, finest, count });
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Returns the hits of each of these counters in all buckets of both stores.
+    async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        let precision = self.kept.precision;
+        let kept = self.archive.kept_of(self.values, precision).unwrap_or(self.kept);
+        let now = Timestamp::now();
+        let range = kept.oldest(now)..now.plus(AHEAD);
+        let readings = self.archive.samples(counters, precision, range, kept.samples.get()).await?;
+        let sum = |reading: Reading| {
+            reading.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.count))
+        };
+        Ok(readings.into_iter().map(|reading| reading.map_or(0, sum)).collect())
     }
 
     async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {

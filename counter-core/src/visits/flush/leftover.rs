@@ -20,6 +20,7 @@ use crate::visits::spool::content::Content;
 use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
 use crate::visits::spool::folder::Place;
 use crate::visits::spool::origin::Origin;
+use crate::visits::spool::salvage;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
@@ -94,7 +95,7 @@ impl Leftover {
         samples: usize,
         has_counted: bool,
     ) -> Result<Self, (Place, Unread)> {
-        let (connection, found) = match file::open_left(place.path(), shards).await {
+        let (connection, found) = match salvage::open_left(place.path(), shards).await {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
         };

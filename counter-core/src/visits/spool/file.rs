@@ -33,7 +33,7 @@ const APPLICATION: i64 = 1_633_907_568;
 /// The version of the format, of files without distributions and with them. A file of a newer one is left for the version
 /// that wrote it.
 const FORMATS: [i64; 2] = [3, 4];
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// The time for which a connection waits until an earlier one to the same file, which was given up, has ended.
 const BUSY: Duration = Duration::from_secs(2);
 /// The samples that a row of what waits may change: few rows are written sooner than many.

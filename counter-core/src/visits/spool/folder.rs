@@ -17,6 +17,8 @@ const SUFFIX: &str = "spool";
 const LOCK: &str = "lock";
 /// The suffix of a file that cannot be read.
 const ASIDE: &str = "damaged";
+/// The suffix of the copy of a file whose log is damaged.
+const DAMAGED_COPY: &str = "damaged-log";
 /// The end of the name of SQLite's log.
 const LOG: &str = "-wal";
 /// The ends of the names of the files that SQLite has beside another: its log, and a journal until there is a log. Of a
@@ -144,6 +146,16 @@ impl Place {
         self.remove().await?;
         Ok(aside)
     }
+}
+
+/// Returns the path of the log of a file.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    beside(path, LOG)
+}
+
+/// Returns the path of the copy of a file whose log is damaged.
+pub(super) fn damaged_copy(path: &Path) -> PathBuf {
+    path.with_extension(DAMAGED_COPY)
 }
 
 /// Returns the path of a file that SQLite has beside another.

@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode};
 use tests::until;
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
+use crate::log::Log;
 
 /// What happens to the bytes of a file.
 type Damage = fn(&mut Vec<u8>);
@@ -201,6 +202,44 @@ async fn a_file_that_is_damaged_anywhere_is_put_aside_and_counts_nothing_wrong()
         let is_aside = |name: &String| name.contains(".damaged");
         assert!(!left.is_empty() && left.iter().all(is_aside), "{what}: {left:?}");
     }
+}
+
+#[tokio::test]
+async fn a_damaged_log_costs_what_was_written_after_the_damage_and_is_reported() {
+    let (store, folder, left) = (Switch::store(), folder(), folder());
+    store.hand.away(true);
+    let mut counters = over(&store, folder.path());
+    let mut lengths = Vec::new();
+    for hits in [100, 10, 77] {
+        record(&counters, hits);
+        let is_written = async |stats: &Stats| {
+            let spool = spool(stats);
+            spool.since_written.is_some() && spool.unwritten == 0
+        };
+        run_until(&mut counters, "all is written", is_written).await;
+        let log = files(folder.path()).into_iter().find(|name| name.ends_with("-wal")).expect("it is open");
+        lengths.push(std::fs::metadata(folder.path().join(log)).expect("it is there").len());
+    }
+    // As a process leaves them that is killed.
+    for name in files(folder.path()) {
+        std::fs::copy(folder.path().join(&name), left.path().join(&name)).expect("writable");
+    }
+    let log = files(left.path()).into_iter().find(|name| name.ends_with("-wal")).expect("it was open");
+    let damage = usize::try_from(lengths[1]).expect("short") + 2000;
+    change(&left.path().join(&log), |bytes| bytes[damage] ^= 1);
+    let damaged = std::fs::read(left.path().join(&log)).expect("readable");
+
+    let (text, _guard) = Log::capture();
+    let mut next = over(&Switch::store(), left.path());
+    next.flush().await.expect("the store is there");
+    assert_eq!((total(&next.stats()).await, next.stats().ledger().hits.recovered), (110, 110));
+    next.run(async {}).await.expect("all is sent");
+    let kept = files(left.path());
+    let copy = kept.iter().find(|name| name.ends_with(".damaged-log-wal")).expect("the log is kept");
+    assert_eq!(std::fs::read(left.path().join(copy)).expect("readable"), damaged);
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let text = text.text();
+    assert!(text.contains("ERROR") && text.contains("hits=77"), "{text}");
 }
 
 #[tokio::test]

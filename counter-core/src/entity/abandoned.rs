@@ -1,0 +1,136 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::time::Instant;
+
+use crate::entity::{EntityId, EntityLease};
+use crate::later::later;
+
+/// The leases of readers that were dropped before they stored a copy.
+///
+/// The cache does not know that such a reader is gone, and grants no other lease until this one ends. So the next reader
+/// in this process takes it over. This is sound: a change that is reported ends a lease, whoever has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AbandonedLeases(Arc<Mutex<HashMap<EntityId, Abandoned>>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Abandoned {
+    lease: EntityLease,
+    end: Instant,
+}
+
+/// A lease for some entities. Unless it is disarmed, dropping it leaves it to the next reader.
+#[derive(Debug)]
+pub(super) struct LeaseGuard {
+    abandoned: AbandonedLeases,
+    lease: Abandoned,
+    ids: Vec<EntityId>,
+}
+
+/// The number of leases that are remembered: any further ones end by themselves.
+const MAX_ABANDONED: usize = 10_000;
+
+impl AbandonedLeases {
+    /// Returns a guard for a lease that the cache is about to grant.
+    pub(super) fn guard(&self, lease: EntityLease, ids: Vec<EntityId>) -> LeaseGuard {
+        let lease = Abandoned { lease, end: later(Instant::now(), lease.ttl) };
+        LeaseGuard { abandoned: self.clone(), lease, ids }
+    }
+
+    /// Takes over the leases for some of these entities, and removes those entities from the list.
+    pub(super) fn take(&self, ids: &mut Vec<EntityId>) -> Vec<LeaseGuard> {
+        let (mut abandoned, now) = (self.lock(), Instant::now());
+        let mut taken: HashMap<u64, LeaseGuard> = HashMap::new();
+        ids.retain(|&id| {
+            let Some(lease) = abandoned.remove(&id).filter(|lease| lease.end > now) else { return true };
+            let guard = taken.entry(lease.lease.token);
+            guard
+                .or_insert_with(|| LeaseGuard { abandoned: self.clone(), lease, ids: Vec::new() })
+                .ids
+                .push(id);
+            false
+        });
+        taken.into_values().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EntityId, Abandoned>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl LeaseGuard {
+    pub(super) const fn lease(&self) -> EntityLease {
+        self.lease.lease
+    }
+
+    pub(super) fn ids(&self) -> &[EntityId] {
+        &self.ids
+    }
+
+    /// Keeps the entities for which the cache granted the lease.
+    pub(super) fn granted(&mut self, ids: Vec<EntityId>) {
+        self.ids = ids;
+    }
+
+    /// Notes that the cache has ended the lease.
+    pub(super) fn disarm(mut self) {
+        self.ids.clear();
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let mut abandoned = self.abandoned.lock();
+        if abandoned.len() + self.ids.len() > MAX_ABANDONED {
+            let now = Instant::now();
+            abandoned.retain(|_, lease| lease.end > now);
+        }
+        let room = MAX_ABANDONED.saturating_sub(abandoned.len());
+        abandoned.extend(self.ids.drain(..).take(room).map(|id| (id, self.lease)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(3);
+
+    fn ids(ids: std::ops::Range<u64>) -> Vec<EntityId> {
+        ids.map(EntityId::from).collect()
+    }
+
+    fn lease(token: u64) -> EntityLease {
+        EntityLease { token, ttl: TTL }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_dropped_is_taken_over_once_before_it_ends() {
+        let abandoned = AbandonedLeases::default();
+        drop(abandoned.guard(lease(1), ids(0..2)));
+        abandoned.guard(lease(2), ids(2..3)).disarm();
+        let mut wanted = ids(1..4);
+        let taken = abandoned.take(&mut wanted);
+        assert_eq!(
+            taken.iter().map(|guard| (guard.lease(), guard.ids().to_vec())).collect::<Vec<_>>(),
+            [(lease(1), ids(1..2))]
+        );
+        assert_eq!(wanted, ids(2..4));
+        assert!(abandoned.take(&mut ids(1..2)).is_empty());
+        tokio::time::advance(TTL).await;
+        assert!(abandoned.take(&mut ids(0..1)).is_empty(), "it has ended");
+    }
+
+    #[test]
+    fn abandoned_leases_are_bounded() {
+        let abandoned = AbandonedLeases::default();
+        drop(abandoned.guard(lease(1), ids(0..20_000)));
+        drop(abandoned.guard(lease(2), ids(20_000..40_000)));
+        assert_eq!(abandoned.lock().len(), MAX_ABANDONED);
+    }
+}

@@ -1,0 +1,119 @@
+//! Files of ended processes whose log is damaged: what the log has before the damage is kept, and the loss is reported.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sqlx::{Connection, Row, SqliteConnection};
+use tokio::fs::{self, File};
+use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
+use tokio::time::timeout;
+
+use super::file::{self, Failure, Found, PAGE, Unread};
+use super::folder::{damaged_copy, log_of};
+use super::wal::{self, Damage};
+use crate::shard::Shards;
+use crate::unwind::tell;
+
+/// A log that was damaged, and of which the intact beginning is left.
+#[derive(Debug)]
+struct DamagedLog {
+    /// The copy of the file. The copy of its log has the same name with `-wal`.
+    copy: PathBuf,
+    /// The position of the damage, in bytes.
+    offset: u64,
+    /// All rows, including those after the damage, as far as SQLite can read them.
+    rows: Option<Rows>,
+}
+
+/// The hits of each row, by its checksum.
+type Rows = HashMap<i64, i64>;
+
+/// The bytes of a log that are read or written by one call of the system.
+const BUFFER: usize = 256 << 10;
+
+/// Opens the file of another process, without the damaged part of its log.
+pub(crate) async fn open_left(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
+    let bytes = fs::metadata(path).await?.len();
+    let damaged = match timeout(file::patience(bytes), remove_damage(path)).await {
+        Ok(removed) => removed.map_err(Unread::Failed)?,
+        Err(_) => return Err(Unread::Failed("the disk did not answer".into())),
+    };
+    let mut opened = file::open_left(path, shards).await;
+    if let Some(damaged) = damaged {
+        damaged.report(opened.as_mut().ok().map(|(connection, _)| connection)).await;
+    }
+    opened
+}
+
+/// Checks the log of a file. If it is damaged, copies both, and removes the damage and what follows from the log.
+///
+/// A future that is dropped before the end leaves the log as it was.
+async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
+    let log = log_of(path);
+    let Some(Damage { offset, intact }) = check(&log).await? else { return Ok(None) };
+    let copy = damaged_copy(path);
+    let rows = read_all_rows(path, &copy).await.ok();
+    fs::copy(path, &copy).await?;
+    fs::copy(&log, log_of(&copy)).await?;
+    for copied in [&copy, &log_of(&copy)] {
+        File::open(copied).await?.sync_all().await?;
+    }
+    fs::OpenOptions::new().write(true).open(log).await?.set_len(intact).await?;
+    Ok(Some(DamagedLog { copy, offset, rows }))
+}
+
+impl DamagedLog {
+    /// Reports the loss; `intact` is a connection to the file without the damage, if it can be opened.
+    async fn report(self, intact: Option<&mut SqliteConnection>) {
+        let kept = match intact {
+            Some(intact) => rows(intact).await.ok(),
+            None => None,
+        };
+        let lost = |rows: Rows| {
+            let lost = rows
+                .iter()
+                .filter(|(checksum, _)| kept.as_ref().is_none_or(|kept| !kept.contains_key(checksum)));
+            lost.fold(0_i64, |sum, (_, hits)| sum.saturating_add(*hits))
+        };
+        let (hits, file, offset) = (self.rows.map(lost), self.copy.display(), self.offset);
+        tell(|| {
+            tracing::error!(
+                %file,
+                offset,
+                hits,
+                "the log of a file that an ended process left is damaged; both were copied, what was written before the \
+                 damage is counted, and at most this number of hits is lost"
+            );
+        });
+    }
+}
+
+async fn check(log: &Path) -> io::Result<Option<Damage>> {
+    let log = match File::open(log).await {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let length = log.metadata().await?.len();
+    wal::find_damage(&mut BufReader::with_capacity(BUFFER, log), length).await
+}
+
+/// Reads all rows, including those after the damage, from a copy that is then overwritten.
+async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
+    fs::copy(path, copy).await?;
+    let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);
+    let mut resealed = BufWriter::with_capacity(BUFFER, File::create(log_of(copy)).await?);
+    wal::reseal(&mut log, &mut resealed, usize::try_from(PAGE)?).await?;
+    resealed.flush().await?;
+    drop(resealed);
+    let mut connection = file::reopen(copy).await?;
+    let rows = rows(&mut connection).await;
+    connection.close().await?;
+    Ok(rows?)
+}
+
+async fn rows(connection: &mut SqliteConnection) -> Result<Rows, sqlx::Error> {
+    let rows = sqlx::query("SELECT checksum, hits FROM part").fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
