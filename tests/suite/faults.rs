@@ -10,5 +10,6 @@ mod logs;
 mod producers;
 mod chaos;
 mod sql;
+mod sql_files;
 mod shutdown;
 mod spool;

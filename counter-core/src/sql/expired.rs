@@ -33,13 +33,12 @@ impl Database {
 
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
-    use super::super::create_tables;
     use super::*;
 
     #[tokio::test]
     async fn sqlite_finds_what_has_expired_by_an_index() {
         let database = Database::in_memory().await.expect("there is memory");
-        create_tables(&database).await.expect("there is memory");
+        database.create_tables().await.expect("there is memory");
         for (table, keys) in TABLES {
             let text = database.dialect().delete_some(table, keys, OVER, ROWS);
             let plan = format!("EXPLAIN QUERY PLAN {text}");

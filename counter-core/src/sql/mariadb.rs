@@ -6,6 +6,7 @@ use super::{Class, Dialect};
 pub(super) const DIALECT: Dialect = Dialect {
     now: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
+    begin_with_version: "START TRANSACTION; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "IN (?)",
     pairs: "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', n BIGINT PATH '$[1]')) AS pair",
     for_update: " FOR UPDATE",

@@ -53,6 +53,14 @@ impl Hint {
         "Keep logs for longer than their readers and the store may be away.",
     );
 
+    /// The hint that the file of a SQLite store was removed, moved or replaced within the last hour.
+    pub const STORE_REPLACED: Self = Self::new(
+        "store_replaced",
+        "The database file of the store was removed, moved or replaced while it was in use. Batches of the last minute were \
+         sent to the new file; what it lacks beyond them is `lost_by_server` in the ledger.",
+        "Stop all processes that use the file before you move or restore it, or restore it by SQLite's `.restore`.",
+    );
+
     /// The hint that buckets have left retention and are not in the archive.
     pub const ARCHIVE_BEHIND: Self = Self::new(
         "archive_behind",

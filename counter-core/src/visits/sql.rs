@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::skew::Skew;
 use super::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
 use crate::future::Answer;
@@ -65,6 +65,11 @@ impl Store for SqlVisits {
 
     fn clock_skew(&self) -> Option<i64> {
         self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let replaced = self.database.was_replaced().then_some(Hint::STORE_REPLACED);
+        replaced.into_iter().collect()
     }
 
     fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

@@ -534,6 +534,7 @@ impl Stats {
             ];
             health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
         }
+        health.hints.extend(self.store.hints());
         let sources = self.sources();
         if sources.iter().any(SourceStatus::stands_still) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);

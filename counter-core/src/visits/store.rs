@@ -10,7 +10,7 @@ use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, KnownReading, Reading, Unreadable,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, Hint, KnownReading, Reading, Unreadable,
     Witness,
 };
 use crate::writer::WriterId;
@@ -62,6 +62,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the state of an archive that the store is, for [`Health`](crate::Health); `None` where it is none.
     fn archive_health(&self) -> Option<ArchiveHealth> {
         None
+    }
+
+    /// Returns signs of a setup that gives wrong numbers, for [`Health::hints`](crate::Health::hints). Default: none.
+    fn hints(&self) -> Vec<Hint> {
+        Vec::new()
     }
 
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
@@ -292,6 +297,7 @@ for_handles!(Store {
     fn attach(grid: &Grid) -> ();
     fn reach() -> Option<&'a Grid>;
     fn archive_health() -> Option<ArchiveHealth>;
+    fn hints() -> Vec<Hint>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;

@@ -11,7 +11,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::unions::Unions;
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading,
     Unreadable, Witness,
 };
 use crate::writer::WriterId;
@@ -45,6 +45,12 @@ impl Store for Archive {
         let state = self.state();
         let unreadable = state.unreadable.values().sum();
         Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing })
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let mut hints = self.near.hints();
+        hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+        hints
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
