@@ -1,11 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-#[cfg(feature = "sqlite")]
-use super::file::PathState;
 use super::pools::Pools;
 #[cfg(feature = "sqlite")]
 use super::reopen::Reopening;
@@ -14,6 +12,7 @@ use super::schema::check_version;
 use super::session::Pool;
 use super::{Class, Dialect, Failure, Options, Row, SchemaError, Session, Value, tables};
 use crate::backoff::Backoff;
+use crate::expiry_clock::ExpiryClock;
 use crate::{Error, ErrorKind};
 
 /// The time that a call may take, with everything that is tried again.
@@ -34,7 +33,10 @@ pub(crate) struct Database {
     #[cfg(feature = "sqlite")]
     reopening: Option<Reopening>,
     dialect: Dialect,
+    is_in_memory: bool,
     connections: Arc<AtomicU64>,
+    /// Set before the first transaction writes.
+    pub(super) clock: OnceLock<Mutex<ExpiryClock>>,
 }
 
 impl Database {
@@ -56,7 +58,9 @@ impl Database {
             pools: RwLock::new(Arc::new(pools)),
             #[cfg(feature = "sqlite")]
             reopening,
+            is_in_memory: false,
             connections,
+            clock: OnceLock::new(),
         }
     }
 
@@ -67,7 +71,8 @@ impl Database {
             super::sqlite::in_memory().await.map_err(|error| Error::from(super::session::sqlite(error)))?;
         let pools = Pools::of_server(Pool::Sqlite(pool));
         let (dialect, pools) = (pools.dialect(), RwLock::new(Arc::new(pools)));
-        Ok(Self { pools, reopening: None, dialect, connections: Arc::default() })
+        let (connections, clock) = (Arc::default(), OnceLock::new());
+        Ok(Self { pools, reopening: None, dialect, is_in_memory: true, connections, clock })
     }
 
     pub(crate) const fn dialect(&self) -> &Dialect {
@@ -123,6 +128,7 @@ impl Database {
         let version = session.fetch_text(self.dialect.begin_with_version).await?;
         let version = version.first().map(|row| row.text(0)).transpose()?;
         check_version(version.as_deref()).map_err(Failure::Schema)?;
+        self.begin_clock(&mut session).await?;
         Ok(session)
     }
 
@@ -135,7 +141,7 @@ impl Database {
     async fn pools(&self) -> Result<Arc<Pools>, Failure> {
         let pools = self.current();
         #[cfg(feature = "sqlite")]
-        if let Some(reopening) = self.reopening.as_ref().filter(|_| pools.path_state() != PathState::Opened) {
+        if let Some(reopening) = self.reopening.as_ref().filter(|_| !pools.is_current()) {
             let _turn = reopening.turn().await;
             // Another call may have been first.
             let new = Arc::new(reopening.reopen(&self.current(), CALL, &self.connections).await?);
@@ -147,6 +153,11 @@ impl Database {
 
     fn current(&self) -> Arc<Pools> {
         Arc::clone(&self.pools.read().expect(NO_PANIC))
+    }
+
+    /// Returns whether the database is gone with this value.
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Returns whether the file of the database was removed or replaced recently.

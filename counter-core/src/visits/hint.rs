@@ -61,6 +61,14 @@ impl Hint {
         "Stop all processes that use the file before you move or restore it, or restore it by SQLite's `.restore`.",
     );
 
+    /// The hint that the clock by which a store deletes is more than 25 hours ahead of the time that it trusts.
+    pub const CLOCK_JUMPED: Self = Self::new(
+        "clock_jumped",
+        "The clock of the store is more than 25 hours ahead of the time since it was last used: it jumped, or no process \
+         ran for that long. History is deleted only as fast as time passes.",
+        "Check the clock of the machine. If it is right, nothing has to be done.",
+    );
+
     /// The hint that buckets have left retention and are not in the archive.
     pub const ARCHIVE_BEHIND: Self = Self::new(
         "archive_behind",

@@ -68,8 +68,11 @@ impl Store for SqlVisits {
     }
 
     fn hints(&self) -> Vec<Hint> {
-        let replaced = self.database.was_replaced().then_some(Hint::STORE_REPLACED);
-        replaced.into_iter().collect()
+        let hints = [
+            (self.database.was_replaced(), Hint::STORE_REPLACED),
+            (self.database.is_clock_ahead(), Hint::CLOCK_JUMPED),
+        ];
+        hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect()
     }
 
     fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

@@ -2,7 +2,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::quality::RandomState;
+use tokio::time::Instant;
 
+use crate::expiry_clock::ExpiryClock;
 use crate::future::{Answer, BoxFuture};
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
@@ -16,6 +18,7 @@ pub(crate) struct MemoryWindows(Mutex<Windows>);
 struct Windows {
     counted: HashMap<(Arc<str>, u32, Timestamp), Counted, RandomState>,
     cleaned: Timestamp,
+    clock: ExpiryClock,
 }
 
 #[derive(Debug)]
@@ -119,7 +122,8 @@ impl Windows {
     fn clean(&mut self, now: Timestamp) {
         if now != self.cleaned {
             self.cleaned = now;
-            self.counted.retain(|_, counted| counted.expiry > now);
+            let expiry = self.clock.expiry(now, now, Instant::now());
+            self.counted.retain(|(.., start), counted| !expiry.is_over(*start, counted.expiry));
         }
     }
 }
