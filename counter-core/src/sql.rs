@@ -27,6 +27,8 @@ mod expired;
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;
 pub(crate) use failure::{Class, Failure};
+#[cfg(feature = "sqlite")]
+pub(crate) use file::{FileError, OpenedFile, PathState};
 pub(crate) use schema::SchemaError;
 pub(crate) use session::{Options, Row, Session};
 pub(crate) use statement::Value;

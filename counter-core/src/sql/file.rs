@@ -154,6 +154,11 @@ impl OpenedFile {
         Ok(())
     }
 
+    /// Forgets the opened file, after all connections to it were closed.
+    pub(crate) fn forget(&self) {
+        *self.opened() = Opened::default();
+    }
+
     fn opened(&self) -> MutexGuard<'_, Opened> {
         self.opened.lock().expect("nothing panics under this lock")
     }

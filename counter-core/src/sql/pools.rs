@@ -117,6 +117,15 @@ impl Pools {
         self.file.as_deref()
     }
 
+    /// Returns whether the connections are those to the file at the path.
+    pub(super) fn is_current(&self) -> bool {
+        self.path_state() == PathState::Opened && !self.is_closed()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.write.is_closed()
+    }
+
     /// Returns what the path of the database leads to; a server has none.
     pub(super) fn path_state(&self) -> PathState {
         let is_connected = self.write.size() + self.read.size() > 0;

@@ -60,10 +60,12 @@ impl Reopening {
         let Some(file) = pools.file() else { return Ok(pools.clone()) };
         let new = || Pools::open_file(&self.options, self.most, limit, opened);
         match pools.path_state() {
-            PathState::Opened => return Ok(pools.clone()),
-            PathState::LogReplaced => {
-                // The last connection writes its log into the file, unless another process uses the file.
-                drop(timeout(CLOSE_TIMEOUT, pools.close()).await);
+            PathState::Opened if !pools.is_closed() => return Ok(pools.clone()),
+            PathState::Opened | PathState::LogReplaced => {
+                drop(timeout(CLOSE_TIMEOUT, pools.checkpoint()).await);
+                // Connections with different logs must not be open at the same time.
+                let closed = timeout(CLOSE_TIMEOUT, pools.close()).await;
+                closed.map_err(|_| FileError::ReplacedDuringCall(file.path().to_owned()))?;
                 self.report(
                     "the log of the database file was removed while it was in use; it was opened again",
                 );

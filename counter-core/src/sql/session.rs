@@ -123,6 +123,11 @@ impl Pool {
         on_each!(Self, self, pool => pool.size())
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(super) fn is_closed(&self) -> bool {
+        on_each!(Self, self, pool => pool.is_closed())
+    }
+
     /// Closes all connections, after the calls that use them.
     #[cfg(feature = "sqlite")]
     pub(super) async fn close(&self) {

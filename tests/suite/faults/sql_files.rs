@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use counter_core::entity::sqlx;
+use counter_core::entity::{EntityDatabase, EntityErrorKind, EntityId, SqliteDatabase, sqlx};
 use counter_core::stores::SqlBuilder;
 use counter_core::unique::UniqueStore;
 use counter_core::visits::Hint;
 use counter_core::{Counters, ErrorKind, SqlStore};
 use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use tempfile::TempDir;
 use tests::{LIMIT, until};
 
@@ -197,4 +197,33 @@ async fn a_store_that_creates_no_tables_waits_for_its_file() {
     fs::rename(&moved, site.path()).expect("one file system");
     site.count(100).await;
     assert_eq!((site.total().await, total_at(&site.path()).await), (111, 111));
+}
+
+#[tokio::test]
+async fn entities_are_counted_in_the_file_that_replaced_theirs() {
+    let mut site = Site::start().await;
+    // Both are in one file, and each has connections of its own.
+    let pool = SqlitePool::connect(&address(&site.path())).await.expect("the file exists");
+    let database = SqliteDatabase::new(pool);
+    database.create_tables().await.expect("the file is writable");
+    let id: EntityId = 1_u64.into();
+    let like = async || database.increment("post", id, "likes", 1).await;
+    let likes = async |path: PathBuf| -> i64 {
+        let value = "SELECT value FROM access_entity";
+        sqlx::query_scalar(value).fetch_one(&mut open(&path).await).await.expect("readable")
+    };
+    like().await.expect("the file is writable");
+    site.count(1).await;
+    let (backup, moved) = (site.folder.path().join("backup"), site.folder.path().join("moved"));
+    back_up(&site.path(), &backup).await;
+    like().await.expect("the file is writable");
+
+    fs::rename(site.path(), &moved).expect("one file system");
+    let error = like().await.expect_err("the file was moved");
+    assert_eq!(*error.kind(), EntityErrorKind::Unavailable, "{error:?}");
+    fs::rename(&backup, site.path()).expect("one file system");
+    like().await.expect("there is a file again");
+    site.count(10).await;
+    like().await.expect("there is a file again");
+    assert_eq!((likes(site.path()).await, total_at(&site.path()).await), (3, 11));
 }
