@@ -6,12 +6,12 @@ mod additions;
 mod raised;
 mod bins;
 mod apply;
+mod salt;
 mod clean;
 #[cfg(feature = "archive")]
 mod archive;
 mod forget;
 mod read;
-mod salt;
 
 use std::ops::Range;
 use std::sync::Arc;
