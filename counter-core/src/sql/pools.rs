@@ -105,7 +105,7 @@ impl Pools {
         #[cfg(feature = "sqlite")]
         if let Some(file) = &self.file {
             file.confirm()?;
-            return Ok(session.to_file(Arc::clone(file)));
+            return Ok(session.with_file(Arc::clone(file)));
         }
         Ok(session)
     }

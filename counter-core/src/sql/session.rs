@@ -163,7 +163,7 @@ impl Pool {
 impl Session {
     /// Makes the session confirm at its commit that the path still leads to this file.
     #[cfg(feature = "sqlite")]
-    pub(super) fn to_file(mut self, file: Arc<OpenedFile>) -> Self {
+    pub(super) fn with_file(mut self, file: Arc<OpenedFile>) -> Self {
         self.file = Some(file);
         self
     }
