@@ -144,6 +144,7 @@ mod log_limit;
 mod name;
 mod writer;
 pub mod time;
+mod expiry_clock;
 pub mod sketch;
 pub mod visitor;
 mod shard;

@@ -4,6 +4,9 @@
 //! [`Dialect`], so that a family is written once. Lists travel as one value, since the time of a statement
 //! with many values goes into taking it apart.
 
+mod schema;
+#[cfg(feature = "sqlite")]
+mod file;
 mod failure;
 mod dialect;
 #[cfg(feature = "sqlite")]
@@ -14,13 +17,18 @@ pub(crate) mod postgres;
 pub(crate) mod mariadb;
 mod statement;
 mod session;
+mod pools;
+mod tables;
+#[cfg(feature = "sqlite")]
+mod reopen;
 mod database;
 mod expired;
-mod schema;
 
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;
 pub(crate) use failure::{Class, Failure};
-pub(crate) use schema::{SchemaError, check_settings, check_tables, create_tables};
+#[cfg(feature = "sqlite")]
+pub(crate) use file::{FileError, OpenedFile, PathState};
+pub(crate) use schema::SchemaError;
 pub(crate) use session::{Options, Row, Session};
 pub(crate) use statement::Value;

@@ -165,7 +165,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         Some(address) => Some(opened.archive(address).await?),
         None => None,
     };
-    let Opened { store, mut place, file, .. } = opened;
+    let Opened { store, mut place, file, is_in_memory, .. } = opened;
     let archive = far.map(|(far, far_place)| {
         place += &format!(", and for years {far_place}");
         Archive::new(store.clone(), far)
@@ -190,8 +190,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         counters = counters.distributions(Distribution::precisions());
     }
     if let Some(folder) = settings.spool {
-        if matches!(store, AnyStore::Memory(_)) {
-            return Err("--spool is for a store that outlives the process, and memory: does not".into());
+        if is_in_memory {
+            return Err("--spool is for a store that outlives the process, and one in memory does not".into());
         }
         counters = counters.spool(folder);
     }

@@ -16,12 +16,14 @@ const DEFAULT: &str = "sqlite:access-counter.db";
 
 /// The time for which the archive is waited for at the start.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+/// The place of counts that end with the process.
+const IN_MEMORY: &str = "in this process, and end with it";
 
 /// Where the counts are kept.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Store of the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379, redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or memory: for counts that end with the process. Default: sqlite:access-counter.db, which is created in the working directory.
+    /// Store of the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379, redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or memory: (or sqlite::memory:) for counts that end with the process. Default: sqlite:access-counter.db, which is created in the working directory.
     #[arg(long, visible_alias = "redis", env = "STORE_URL", hide_env_values = true, value_name = "URL")]
     store: Option<String>,
     /// Address of a Redis, where no store is given.
@@ -40,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) place: String,
     /// The address, if it is a file of SQLite.
     pub(crate) file: Option<String>,
+    /// Whether its counts end with the process.
+    pub(crate) is_in_memory: bool,
     address: String,
 }
 
@@ -57,8 +61,8 @@ impl Settings {
             )
             .into());
         }
-        let (store, place) = match scheme {
-            "memory" => (MemoryStore::new().into(), "in this process".to_owned()),
+        let (store, place): (AnyStore, _) = match scheme {
+            "memory" => (MemoryStore::new().into(), IN_MEMORY.to_owned()),
             _ if is_sql(scheme) => {
                 let (store, place) = sql(address).await?;
                 (store.into(), place)
@@ -68,8 +72,13 @@ impl Settings {
                 (store.into(), "in Redis".to_owned())
             }
         };
-        let file = (scheme == "sqlite").then(|| address.to_owned());
-        Ok(Opened { store, place, file, address: address.to_owned() })
+        let is_in_memory = match &store {
+            AnyStore::Memory(_) => true,
+            AnyStore::Sql(store) => store.is_in_memory(),
+            _ => false,
+        };
+        let file = (scheme == "sqlite" && !is_in_memory).then(|| address.to_owned());
+        Ok(Opened { store, place, file, is_in_memory, address: address.to_owned() })
     }
 }
 
@@ -90,7 +99,11 @@ impl Opened {
         if is_same_file {
             return Err("--archive is the same database as --store: it has to be another one".into());
         }
-        sql(address).await
+        let (store, place) = sql(address).await?;
+        if store.is_in_memory() {
+            return Err("--archive is for years, and a database in memory ends with the process".into());
+        }
+        Ok((store, place))
     }
 }
 
@@ -117,6 +130,9 @@ async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
     let connected = connected.map_err(|error| in_full(&error));
     match address.split_once(':').map_or("", |(scheme, _)| scheme) {
         "sqlite" => {
+            if connected.as_ref().is_ok_and(SqlStore::is_in_memory) {
+                return Ok((connected?, IN_MEMORY.to_owned()));
+            }
             let file = file_of(address)?;
             let file = file.display();
             let store = connected.map_err(|error| format!("{file} cannot be opened: {error}"))?;

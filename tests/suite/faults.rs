@@ -12,5 +12,6 @@ mod logs;
 mod producers;
 mod chaos;
 mod sql;
+mod sql_files;
 mod shutdown;
 mod spool;

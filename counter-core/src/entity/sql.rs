@@ -60,13 +60,47 @@ pub(super) fn unconfirmed(
     EntityError::new(kind).caused_by(error)
 }
 
-/// Implements [`EntityDatabase`](super::EntityDatabase) for a type over a pool of connections.
+/// The place of a database, which is checked before and after each use.
+pub(super) trait Place<D: sqlx::Database>: Sized {
+    /// Returns the place to which the connections of a pool lead.
+    fn of(pool: &sqlx::Pool<D>) -> Self;
+
+    /// Prepares the pool for a call: no idle connection leads to another place.
+    fn check(&self, pool: &sqlx::Pool<D>) -> impl Future<Output = Result<(), EntityError>> + Send;
+
+    /// Confirms that a change was made at this place.
+    fn confirm(&self) -> Result<(), EntityError>;
+}
+
+/// A server, which looks after its files itself.
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+#[derive(Clone, Debug)]
+pub(super) struct Server;
+
+#[cfg(any(feature = "mariadb", feature = "postgres"))]
+impl<D: sqlx::Database> Place<D> for Server {
+    fn of(_: &sqlx::Pool<D>) -> Self {
+        Self
+    }
+
+    async fn check(&self, _: &sqlx::Pool<D>) -> Result<(), EntityError> {
+        Ok(())
+    }
+
+    fn confirm(&self) -> Result<(), EntityError> {
+        Ok(())
+    }
+}
+
+/// Implements [`EntityDatabase`](super::EntityDatabase) for a type over a pool of connections, and over the place of
+/// the database, which is checked before and after each use.
 ///
 /// It is a macro and not generic code, since the bounds that sqlx requires would be longer than what they save,
 /// and since the number of affected rows is known to the concrete drivers only. The block keeps its imports
 /// apart from the caller's.
 macro_rules! sql_database {
     ($database:ident of $driver:ty {
+        place: $place:ident,
         schema: $schema:expr,
         now: $now:literal,
         insert_new: ($insert:literal, $unless_there:literal),
@@ -75,7 +109,7 @@ macro_rules! sql_database {
     }) => {
         const _: () = {
             use sqlx::Row;
-            use $crate::entity::sql::{REMEMBERED, field_of, unconfirmed, unwritten};
+            use $crate::entity::sql::{Place, REMEMBERED, field_of, unconfirmed, unwritten};
             use $crate::entity::{
                 EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError,
                 EntityErrorKind, EntityId, EntityIdError, EntityRow, EntityTransactions, Versioned,
@@ -84,8 +118,9 @@ macro_rules! sql_database {
             impl $database {
                 /// Creates a database from a pool of connections, with the settings of that pool.
                 #[must_use]
-                pub const fn new(pool: sqlx::Pool<$driver>) -> Self {
-                    Self(pool)
+                pub fn new(pool: sqlx::Pool<$driver>) -> Self {
+                    let place = $place::of(&pool);
+                    Self(pool, place)
                 }
 
                 /// Returns the pool of connections.
@@ -95,6 +130,7 @@ macro_rules! sql_database {
                 }
 
                 async fn connection(&self) -> Result<sqlx::pool::PoolConnection<$driver>, EntityError> {
+                    self.1.check(&self.0).await?;
                     self.0.acquire().await.map_err(|error| unwritten($explain, error))
                 }
 
@@ -252,6 +288,7 @@ macro_rules! sql_database {
 
             impl EntityDatabase for $database {
                 async fn create_tables(&self) -> Result<(), EntityError> {
+                    self.1.check(&self.0).await?;
                     let made = sqlx::raw_sql($schema).execute(&self.0).await;
                     made.map(drop).map_err(|error| unwritten($explain, error))
                 }
@@ -264,7 +301,9 @@ macro_rules! sql_database {
                     by: i64,
                 ) -> Result<Versioned, EntityError> {
                     let mut connection = self.connection().await?;
-                    self.increment_in(&mut connection, kind, id, field, by).await
+                    let row = self.increment_in(&mut connection, kind, id, field, by).await?;
+                    Place::<$driver>::confirm(&self.1)?;
+                    Ok(row)
                 }
 
                 async fn read(
@@ -284,6 +323,7 @@ macro_rules! sql_database {
                         list.push_bind(id.to_string());
                     }
                     query.push(")");
+                    self.1.check(&self.0).await?;
                     let rows = query.build().fetch_all(&self.0).await;
                     let known = |name: &str| fields.iter().copied().find(|field| *field == name);
                     let rows = rows.and_then(|rows| {
@@ -293,13 +333,16 @@ macro_rules! sql_database {
                 }
 
                 async fn apply(&self, batch: &EntityBatch) -> Result<EntityApplyOutcome, EntityError> {
+                    self.1.check(&self.0).await?;
                     if batch.sequence == 1 {
                         // The next writer that starts tries again.
                         if let Err(error) = self.forget_silent().await {
                             tracing::warn!(%error, "fences of silent writers could not be removed");
                         }
                     }
-                    self.apply_in(batch).await.map_err(|error| unconfirmed($explain, error))
+                    let outcome = self.apply_in(batch).await.map_err(|error| unconfirmed($explain, error))?;
+                    Place::<$driver>::confirm(&self.1)?;
+                    Ok(outcome)
                 }
 
                 async fn correct(
@@ -332,6 +375,7 @@ macro_rules! sql_database {
                     };
                     let done = query.build().execute(&mut *connection).await;
                     let done = done.map_err(|error| unconfirmed($explain, error))?;
+                    Place::<$driver>::confirm(&self.1)?;
                     Ok((done.rows_affected() == 1).then_some(Versioned { version: seen + 1, value }))
                 }
 
@@ -347,6 +391,7 @@ macro_rules! sql_database {
                     // No id is empty, so this is before all of them.
                     query.push_bind(after.map_or_else(String::new, |id| id.to_string()));
                     query.push(" ORDER BY entity LIMIT ").push_bind(limit as i64);
+                    self.1.check(&self.0).await?;
                     let rows = query.build().fetch_all(&self.0).await;
                     let ids = rows.and_then(|rows| rows.iter().map(Self::id).collect());
                     ids.map_err(|error| unwritten($explain, error))

@@ -47,6 +47,9 @@
 //! | the server is killed, or loses power | what was acknowledged is there, if the server syncs its log at each commit, which is its default |
 //! | the machine with the file of SQLite loses power | what was acknowledged is there: each commit is synced |
 //! | the database is restored from a backup, or a replica that is behind takes over | each process sends the batches of the last minute again; a [source](crate::source) is read again from the position in the backup |
+//! | the file of SQLite is removed, moved or replaced while processes use it | they detect it before the next call, connect to the file at the path, and send the batches of the last minute that it lacks; older ones are `lost_by_server`. Health has the hint `store_replaced` for an hour |
+//! | the file of SQLite is gone | hits wait in memory and calls fail; after 5 s the file is created again if the store creates tables. While its directory is gone, they wait for it |
+//! | a newer version upgrades the tables under a process that runs | its batches are refused with an error that names both versions, and its hits wait in memory |
 //! | a deadlock, a lock that takes long, `SQLITE_BUSY` | nothing: the transaction is tried again for 5 s, and then by the flusher |
 //! | the disk is full | hits wait in memory, folded; the error and the log say that the disk of the database is full |
 //! | a process stops in the middle of a transaction (`SIGSTOP`) | others wait for 10 s at most, and then the server ends it; with SQLite, until it goes on or is killed |
@@ -54,8 +57,15 @@
 //!
 //! Every statement is bounded by 5 s, and so is every call with everything that is tried again; a batch may take a minute.
 //!
-//! The clock of the database decides what has left retention, what is too far ahead (25 hours), and when the fence of a
-//! process is forgotten: after seven days of silence. A source is forgotten when its life is over, if it was given one.
+//! The clock of the database decides what is too far ahead (25 hours). It also decides what has left retention and when
+//! the fence of a process is forgotten (after seven days of silence) or a source (when its life is over, if it has one),
+//! but only as far as the clock is trusted. The trusted time is stored in `access_meta` and advances with the clock, at
+//! most four times as fast as the monotonic time of the processes. If the clock jumps ahead by months, history stays:
+//! only data that were written after the trusted time expire by the clock. If the clock was right, because no process
+//! ran for months, the history of the time before is removed within a third of that time. Health has the hint
+//! `clock_jumped` while the clock is more than 25 hours ahead. The same holds for PostgreSQL and MariaDB, and rows are
+//! deleted there only if the clocks of the server and of the process that cleans agree that they have expired. The
+//! store in memory follows the same rule.
 //!
 //! # SQLite
 //!
@@ -65,6 +75,9 @@
 //! - Several processes may share the file on a local disk; each transaction begins by taking the place of the writer and
 //!   waits for it up to 4 s. On a network drive SQLite cannot lock: use a server there.
 //! - Copy a file that is in use by `VACUUM INTO` or the backup command of SQLite, not by `cp`.
+//! - Restore a backup while all processes are stopped, after you removed the files with the suffixes `-wal` and `-shm`,
+//!   or by the restore command of SQLite. Processes that run also accept a file that is moved over theirs by `mv`, but
+//!   never copy one over it by `cp`: SQLite cannot detect that.
 //! - A flush of 1,000 active counters at the default grid takes 17 ms of the process and writes 0.4 MB; a sample takes 17 to
 //!   19 bytes, and the dashboard's table of 2,000 counters is read in 21 ms.
 //! - The file does not shrink after cleaning; its free pages are used again.
@@ -102,7 +115,8 @@
 //!
 //! # The schema
 //!
-//! The version is a row of `access_meta`. A program works with the version that it knows and with no other;
+//! The version is a row of `access_meta`. A program works with the version that it knows and with no other, which each
+//! transaction checks;
 //! [`create_tables`](crate::stores::SqlBuilder::create_tables) makes the tables and brings older ones to its version. If you
 //! migrate by other means, run this text yourself.
 //!

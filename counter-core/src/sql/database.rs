@@ -1,15 +1,18 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-#[cfg(any(feature = "mariadb", feature = "postgres"))]
-use sqlx::Executor;
-use sqlx::pool::PoolOptions;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::pools::Pools;
+#[cfg(feature = "sqlite")]
+use super::reopen::Reopening;
+use super::schema::check_version;
+#[cfg(feature = "sqlite")]
 use super::session::Pool;
-use super::{Class, Dialect, Failure, Options, Row, Session, Value};
+use super::{Class, Dialect, Failure, Options, Row, SchemaError, Session, Value, tables};
 use crate::backoff::Backoff;
+use crate::expiry_clock::ExpiryClock;
 use crate::{Error, ErrorKind};
 
 /// The time that a call may take, with everything that is tried again.
@@ -20,57 +23,45 @@ const BATCH: Duration = Duration::from_secs(60);
 /// The time that making the tables may take.
 const SCHEMA: Duration = Duration::from_secs(60);
 
+const NO_PANIC: &str = "nothing panics under this lock";
+
 /// A database of counters, for all families.
 #[derive(Debug)]
 pub(crate) struct Database {
-    /// The connections that write: one in SQLite, where no more can.
-    write: Pool,
-    read: Pool,
+    /// Replaced only if the file of SQLite is.
+    pools: RwLock<Arc<Pools>>,
+    #[cfg(feature = "sqlite")]
+    reopening: Option<Reopening>,
     dialect: Dialect,
+    is_in_memory: bool,
     connections: Arc<AtomicU64>,
+    /// Set before the first transaction writes.
+    pub(super) clock: OnceLock<Mutex<ExpiryClock>>,
 }
 
 impl Database {
-    /// Prepares connections to a database, which are made when they are needed.
-    pub(crate) fn open(options: Options, most: u32) -> Self {
+    /// Prepares connections to a database, which are made when they are needed. `creates_tables` is whether a file of
+    /// SQLite that is removed is created again, with its tables.
+    pub(crate) fn open(options: Options, most: u32, creates_tables: bool) -> Self {
         let connections = Arc::new(AtomicU64::new(0));
-        let (write, read) = match options {
-            #[cfg(feature = "sqlite")]
-            Options::Sqlite(options) => {
-                let options = super::sqlite::settled(options);
-                let pool = |most| {
-                    let made = Arc::clone(&connections);
-                    let pool = pool::<sqlx::Sqlite>(most).after_connect(move |_, _| {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        Box::pin(async { Ok(()) })
-                    });
-                    Pool::Sqlite(pool.connect_lazy_with(options.clone()))
-                };
-                (pool(1), pool(most.max(2) - 1))
-            }
-            #[cfg(feature = "postgres")]
-            Options::Postgres(options) => {
-                let made = Arc::clone(&connections);
-                let pool = pool::<sqlx::Postgres>(most).after_connect(move |connection, _| {
-                    made.fetch_add(1, Ordering::Relaxed);
-                    Box::pin(async move { connection.execute(super::postgres::SETTINGS).await.map(drop) })
-                });
-                let pool = Pool::Postgres(pool.connect_lazy_with(options));
-                (pool.clone(), pool)
-            }
-            #[cfg(feature = "mariadb")]
-            Options::Maria(options) => {
-                let made = Arc::clone(&connections);
-                let pool = pool::<sqlx::MySql>(most).after_connect(move |connection, _| {
-                    made.fetch_add(1, Ordering::Relaxed);
-                    Box::pin(async move { connection.execute(super::mariadb::SETTINGS).await.map(drop) })
-                });
-                let pool = Pool::Maria(pool.connect_lazy_with(options));
-                (pool.clone(), pool)
-            }
+        #[cfg(feature = "sqlite")]
+        let reopening = match &options {
+            Options::Sqlite(options) => Some(Reopening::new(options.clone(), most, creates_tables)),
+            #[cfg(any(feature = "mariadb", feature = "postgres"))]
+            _ => None,
         };
-        let dialect = write.dialect();
-        Self { write, read, dialect, connections }
+        #[cfg(not(feature = "sqlite"))]
+        let _ = creates_tables;
+        let pools = Pools::open(options, most, CALL, &connections);
+        Self {
+            dialect: pools.dialect(),
+            pools: RwLock::new(Arc::new(pools)),
+            #[cfg(feature = "sqlite")]
+            reopening,
+            is_in_memory: false,
+            connections,
+            clock: OnceLock::new(),
+        }
     }
 
     /// Creates a database in memory, which is gone with this value.
@@ -78,9 +69,10 @@ impl Database {
     pub(crate) async fn in_memory() -> Result<Self, Error> {
         let pool =
             super::sqlite::in_memory().await.map_err(|error| Error::from(super::session::sqlite(error)))?;
-        let pool = Pool::Sqlite(pool);
-        let dialect = pool.dialect();
-        Ok(Self { write: pool.clone(), read: pool, dialect, connections: Arc::default() })
+        let pools = Pools::of_server(Pool::Sqlite(pool));
+        let (dialect, pools) = (pools.dialect(), RwLock::new(Arc::new(pools)));
+        let (connections, clock) = (Arc::default(), OnceLock::new());
+        Ok(Self { pools, reopening: None, dialect, is_in_memory: true, connections, clock })
     }
 
     pub(crate) const fn dialect(&self) -> &Dialect {
@@ -109,14 +101,6 @@ impl Database {
         Self::attempt_within(BATCH, once).await
     }
 
-    /// Returns the result of an attempt at changing the schema, which may take a minute.
-    pub(super) async fn attempt_for_schema<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
-    where
-        F: Future<Output = Result<T, Failure>>,
-    {
-        Self::attempt_within(SCHEMA, once).await
-    }
-
     async fn attempt_within<T, F>(limit: Duration, once: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -138,16 +122,51 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that is going to write.
+    /// Begins a transaction that is going to write, unless the tables are of another version by now.
     pub(crate) async fn begin(&self) -> Result<Session, Failure> {
-        let mut session = self.write.acquire().await?;
-        session.execute_text(self.dialect.begin).await?;
+        let mut session = self.pools().await?.writer().await?;
+        let version = session.fetch_text(self.dialect.begin_with_version).await?;
+        let version = version.first().map(|row| row.text(0)).transpose()?;
+        check_version(version.as_deref()).map_err(Failure::Schema)?;
+        self.begin_clock(&mut session).await?;
         Ok(session)
     }
 
     /// Returns a connection for reading.
     pub(crate) async fn reader(&self) -> Result<Session, Failure> {
-        self.read.acquire().await
+        self.pools().await?.reader().await
+    }
+
+    /// Returns the connections, to the file that the path leads to now if it is a file.
+    async fn pools(&self) -> Result<Arc<Pools>, Failure> {
+        let pools = self.current();
+        #[cfg(feature = "sqlite")]
+        if let Some(reopening) = self.reopening.as_ref().filter(|_| !pools.is_current()) {
+            let _turn = reopening.turn().await;
+            // Another call may have been first.
+            let new = Arc::new(reopening.reopen(&self.current(), CALL, &self.connections).await?);
+            *self.pools.write().expect(NO_PANIC) = Arc::clone(&new);
+            return Ok(new);
+        }
+        Ok(pools)
+    }
+
+    fn current(&self) -> Arc<Pools> {
+        Arc::clone(&self.pools.read().expect(NO_PANIC))
+    }
+
+    /// Returns whether the database is gone with this value.
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
+    /// Returns whether the file of the database was removed or replaced recently.
+    pub(crate) fn was_replaced(&self) -> bool {
+        #[cfg(feature = "sqlite")]
+        if let Some(reopening) = &self.reopening {
+            return reopening.is_recent();
+        }
+        false
     }
 
     /// Reads by one statement.
@@ -161,12 +180,27 @@ impl Database {
         self.attempt(fetch).await
     }
 
-    pub(super) const fn schema(&self) -> (&'static [&'static str], [&'static str; 2]) {
-        self.write.schema()
+    /// Checks that the database has the settings that are needed.
+    pub(crate) async fn check_settings(&self) -> Result<(), SchemaError> {
+        let unfit = self.dialect.unfit;
+        if unfit.is_empty() {
+            return Ok(());
+        }
+        let rows = self.fetch(unfit, &[]).await.map_err(SchemaError::Unknown)?;
+        let reason =
+            rows.first().map(|row| row.text(0).map_err(|failure| SchemaError::Unknown(failure.into())));
+        reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unfit(reason)))
     }
-}
 
-/// Returns the settings of a pool. Nothing waits longer for a connection than for its whole call.
-fn pool<D: sqlx::Database>(most: u32) -> PoolOptions<D> {
-    PoolOptions::new().max_connections(most).acquire_timeout(CALL)
+    /// Checks that the tables are there and of the right version.
+    pub(crate) async fn check_tables(&self) -> Result<(), SchemaError> {
+        let version = self.attempt(|| async { tables::version(&*self.pools().await?).await });
+        check_version(version.await.map_err(SchemaError::Unknown)?.as_deref())
+    }
+
+    /// Creates the tables, or upgrades those of an older version.
+    pub(crate) async fn create_tables(&self) -> Result<(), SchemaError> {
+        let create = || async { tables::create(&*self.pools().await?).await };
+        Self::attempt_within(SCHEMA, create).await.map_err(SchemaError::Unknown)
+    }
 }

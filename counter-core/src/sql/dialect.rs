@@ -8,7 +8,9 @@ pub(crate) struct Dialect {
     /// The Unix time of the database's clock.
     pub(crate) now: &'static str,
     /// The statement that begins a transaction which is going to write.
-    pub(crate) begin: &'static str,
+    pub(super) begin: &'static str,
+    /// The same, and a statement that returns the version of the tables: one request to a server.
+    pub(super) begin_with_version: &'static str,
     /// A comparison with a [list](super::Value::Ints) of numbers or texts.
     pub(crate) in_list: &'static str,
     /// The rows of [pairs](super::Value::Pairs), as a table `pair` with the columns `id` and `n`.

@@ -3,6 +3,9 @@ use std::fmt;
 
 use sqlx::Error as SqlError;
 
+#[cfg(feature = "sqlite")]
+use super::file::FileError;
+use super::schema::SchemaError;
 use crate::{Error, ErrorKind};
 
 /// The meanings of what a database answers instead of doing it.
@@ -31,6 +34,11 @@ pub(crate) enum Failure {
     Silence(SqlError),
     /// The database holds something else than what belongs there.
     Malformed(Error),
+    /// The tables are not of this version: nothing was done.
+    Schema(SchemaError),
+    /// The file of the database is not the one that was opened.
+    #[cfg(feature = "sqlite")]
+    File(FileError),
 }
 
 /// An error of a database whose disk is full.
@@ -42,8 +50,17 @@ impl Failure {
     pub(crate) const fn class(&self) -> Option<Class> {
         match self {
             Self::Answer(class, _) => Some(*class),
-            Self::Silence(_) | Self::Malformed(_) => None,
+            Self::Silence(_) | Self::Malformed(_) | Self::Schema(_) => None,
+            #[cfg(feature = "sqlite")]
+            Self::File(_) => None,
         }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
     }
 }
 
@@ -67,6 +84,9 @@ impl From<Failure> for Error {
                 _ => Self::new(ErrorKind::Unavailable).caused_by(error),
             },
             Failure::Malformed(error) => error,
+            Failure::Schema(error) => Self::new(ErrorKind::Refused).caused_by(error),
+            #[cfg(feature = "sqlite")]
+            Failure::File(error) => Self::new(ErrorKind::Unavailable).caused_by(error),
         }
     }
 }

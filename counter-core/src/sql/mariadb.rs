@@ -7,6 +7,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     name: "MariaDB",
     now: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
+    begin_with_version: "START TRANSACTION; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "IN (?)",
     pairs: "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', n BIGINT PATH '$[1]')) AS pair",
     for_update: " FOR UPDATE",

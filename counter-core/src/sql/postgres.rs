@@ -7,6 +7,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     // The cast alone would round up, half a second before everybody else's clock.
     now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    begin_with_version: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "= ANY(?)",
     pairs: "unnest(?) AS pair(id, n)",
     for_update: " FOR UPDATE",

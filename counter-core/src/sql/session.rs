@@ -1,6 +1,8 @@
 //! Connections of any of the databases, and the rows that they answer with.
 
 use std::io;
+#[cfg(feature = "sqlite")]
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "mariadb")]
@@ -14,6 +16,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Error as SqlError, Executor, Row as _};
 use tokio::time::timeout;
 
+#[cfg(feature = "sqlite")]
+use super::file::OpenedFile;
 use super::statement::query;
 use super::{Class, Dialect, Failure, Value};
 
@@ -90,7 +94,11 @@ of_each! {
 /// One that is dropped before it [ended](Self::end), since something failed or the caller went away, is closed:
 /// the database ends its transaction, and whatever was under way can disturb nobody else.
 #[derive(Debug)]
-pub(crate) struct Session(Option<Connection>);
+pub(crate) struct Session {
+    connection: Option<Connection>,
+    #[cfg(feature = "sqlite")]
+    file: Option<Arc<OpenedFile>>,
+}
 
 impl Pool {
     pub(super) async fn acquire(&self) -> Result<Session, Failure> {
@@ -102,7 +110,28 @@ impl Pool {
             #[cfg(feature = "mariadb")]
             Self::Maria(pool) => pool.acquire().await.map(Connection::Maria).map_err(mariadb),
         };
-        connection.map(|connection| Session(Some(connection)))
+        connection.map(|connection| Session {
+            connection: Some(connection),
+            #[cfg(feature = "sqlite")]
+            file: None,
+        })
+    }
+
+    /// Returns the number of connections that are open.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn size(&self) -> u32 {
+        on_each!(Self, self, pool => pool.size())
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(super) fn is_closed(&self) -> bool {
+        on_each!(Self, self, pool => pool.is_closed())
+    }
+
+    /// Closes all connections, after the calls that use them.
+    #[cfg(feature = "sqlite")]
+    pub(super) async fn close(&self) {
+        on_each!(Self, self, pool => pool.close().await);
     }
 
     /// Returns what the database writes in its own way.
@@ -132,6 +161,13 @@ impl Pool {
 }
 
 impl Session {
+    /// Makes the session confirm at its commit that the path still leads to this file.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn with_file(mut self, file: Arc<OpenedFile>) -> Self {
+        self.file = Some(file);
+        self
+    }
+
     /// Executes a statement; returns the number of rows that it found to change.
     pub(crate) async fn execute(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
         in_time(self.executed(text, values)).await
@@ -194,10 +230,36 @@ impl Session {
         }
     }
 
+    /// Executes one or more statements without values, as they are; returns the rows of all of them.
+    pub(super) async fn fetch_text(&mut self, text: &'static str) -> Result<Vec<Row>, Failure> {
+        match self.connection() {
+            #[cfg(feature = "sqlite")]
+            Connection::Sqlite(connection) => {
+                let rows = connection.fetch_all(text).await;
+                rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect()).map_err(sqlite)
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(connection) => {
+                let rows = connection.fetch_all(text).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect()).map_err(postgres)
+            }
+            #[cfg(feature = "mariadb")]
+            Connection::Maria(connection) => {
+                let rows = connection.fetch_all(text).await;
+                rows.map(|rows| rows.into_iter().map(Row::Maria).collect()).map_err(mariadb)
+            }
+        }
+    }
+
     /// Commits the transaction. When this fails, it is not known whether it was committed, unless the database
     /// answered.
     pub(crate) async fn commit(mut self) -> Result<(), Failure> {
         in_time(self.execute_text("COMMIT")).await?;
+        #[cfg(feature = "sqlite")]
+        if let Some(file) = &self.file {
+            // The commit is lost if the file was replaced since the transaction began.
+            file.confirm()?;
+        }
         self.end();
         Ok(())
     }
@@ -211,17 +273,17 @@ impl Session {
 
     /// Returns the connection to its pool: nothing is under way on it.
     pub(crate) fn end(mut self) {
-        self.0 = None;
+        self.connection = None;
     }
 
     fn connection(&mut self) -> &mut Connection {
-        self.0.as_mut().expect("only a session that has ended has no connection")
+        self.connection.as_mut().expect("only a session that has ended has no connection")
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
+        if let Some(connection) = self.connection.take() {
             // Not back into the pool, which would wait for an answer that may never come.
             on_each!(Connection, connection, connection => drop(connection.detach()));
         }

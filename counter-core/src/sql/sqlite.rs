@@ -13,6 +13,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     // Takes the place of the writer at once: a transaction that reads first and then cannot write would have to
     // begin anew.
     begin: "BEGIN IMMEDIATE",
+    begin_with_version: "BEGIN IMMEDIATE; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "IN (SELECT value FROM json_each(?))",
     // The limit has the pairs read once: without it, SQLite reads the text again for every row that it compares.
     pairs: "(SELECT CAST(key AS INTEGER) AS id, value AS n FROM json_each(?) LIMIT -1) AS pair",

@@ -65,6 +65,7 @@ struct Families {
     windows: SqlWindows,
     documents: SqlDocuments,
     entities: Uncached,
+    is_in_memory: bool,
 }
 
 impl SqlStore {
@@ -86,9 +87,27 @@ impl SqlStore {
         SqlBuilder::default()
     }
 
+    /// Returns whether the database is in memory, so that its counts end with the process.
+    ///
+    /// ```
+    /// use counter_core::SqlStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = SqlStore::builder().create_tables().connect("sqlite::memory:").await?;
+    /// assert!(store.is_in_memory());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory
+    }
+
     fn new(database: Database) -> Self {
         let database = Arc::new(database);
         Self(Arc::new(Families {
+            is_in_memory: database.is_in_memory(),
             #[cfg(feature = "unique")]
             unique: SqlUnique::new(Arc::clone(&database)),
             #[cfg(feature = "window")]

@@ -71,6 +71,21 @@ impl Hint {
         "The archive belongs to another store or namespace: it is neither read nor written.",
         "Give each store an archive of its own.",
     );
+    /// The hint that the file of a SQLite store was removed, moved or replaced within the last hour.
+    pub const STORE_REPLACED: Self = Self::new(
+        "store_replaced",
+        "The database file of the store was removed, moved or replaced while it was in use. Batches of the last minute were \
+         sent to the new file; what it lacks beyond them is `lost_by_server` in the ledger.",
+        "Stop all processes that use the file before you move or restore it, or restore it by SQLite's `.restore`.",
+    );
+
+    /// The hint that the clock by which a store deletes is more than 25 hours ahead of the time that it trusts.
+    pub const CLOCK_JUMPED: Self = Self::new(
+        "clock_jumped",
+        "The clock of the store is more than 25 hours ahead of the time since it was last used: it jumped, or no process \
+         ran for that long. History is deleted only as fast as time passes.",
+        "Check the clock of the machine. If it is right, nothing has to be done.",
+    );
 
     /// The hint that buckets have left retention and are not in the archive.
     pub const ARCHIVE_BEHIND: Self = Self::new(

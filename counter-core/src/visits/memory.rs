@@ -6,9 +6,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Bin, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable};
+use tokio::time::Instant;
+
+use super::{Bin, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable};
 use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
+use crate::expiry_clock::{Expiry, ExpiryClock};
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -34,6 +37,7 @@ struct Kept {
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     bins: BTreeMap<(CounterName, Precision, Timestamp), Bins>,
     salts: HashMap<Bucket, Salt>,
+    clock: ExpiryClock,
     #[cfg(feature = "archive")]
     archived: archive::Archived,
 }
@@ -184,12 +188,16 @@ impl Store for MemoryVisits {
         })
     }
 
+    fn hints(&self) -> Vec<Hint> {
+        self.kept().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
+    }
+
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
         Box::pin(async move {
-            let now = Timestamp::now();
-            let salts = &mut self.kept().salts;
-            salts.retain(|_, salt| salt.expiry > now);
-            Ok(salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+            let kept = &mut *self.kept();
+            let over = kept.expiry(Timestamp::now());
+            kept.salts.retain(|bucket, salt| !over.is_over(bucket.start, salt.expiry));
+            Ok(kept.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
         })
     }
 
@@ -318,18 +326,27 @@ impl Kept {
         }
     }
 
+    fn expiry(&mut self, now: Timestamp) -> Expiry {
+        self.clock.expiry(now, Timestamp::now(), Instant::now())
+    }
+
     fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {
+        let expiry = self.expiry(now);
         let mut cleaned = Cleaned::default();
         self.counts.retain(|(precision, _), buckets| {
             let retention = kept.retention_or_default(*precision);
-            let live = buckets.split_off(&retention.oldest(now));
-            cleaned.samples += std::mem::replace(buckets, live).len() as u64;
+            let before = buckets.len();
+            for expired in expiry.expired() {
+                let oldest = retention.oldest(expired.at);
+                buckets.retain(|start, _| *start >= oldest || !expired.contains(*start));
+            }
+            cleaned.samples += (before - buckets.len()) as u64;
             cleaned.counters += u64::from(buckets.is_empty());
             !buckets.is_empty()
         });
-        self.visitors.retain(|_, visitors| visitors.expiry > now);
-        self.bins.retain(|_, bins| bins.expiry > now);
-        let time = Timestamp::now();
+        self.visitors.retain(|(_, bucket), visitors| !expiry.is_over(bucket.start, visitors.expiry));
+        self.bins.retain(|(_, _, start), bins| !expiry.is_over(*start, bins.expiry));
+        let time = self.expiry(Timestamp::now()).trusted();
         self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned
     }
@@ -344,24 +361,51 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::shard::Shards;
-    use crate::visits::{Adds, Fence};
+    use crate::visits::{Cell, Fence, Incarnation};
 
     #[test]
     fn a_batch_that_is_not_applied_leaves_no_fence() {
         let mut kept = Kept::default();
-        for kind in [FenceKind::Process, FenceKind::Source { life: None }] {
-            let batch = Batch {
-                shard: Shards::ONE.iter().next().expect("one"),
-                fence: Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 },
-                cells: Vec::new(),
-                sketches: Vec::new(),
-                bins: Vec::new(),
-                grid: Arc::new(Grid::default()),
-                adds: Adds::Hits,
-            };
-            assert_eq!(kept.apply(&batch), ApplyOutcome::SequenceGap { last: 0 });
+        let incarnation = Incarnation::default();
+        for kind in [FenceKind::Process { incarnation }, FenceKind::Source { life: None }] {
+            let fence = Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 };
+            let batch = Batch::empty(Shard::default(), fence, &Arc::default());
+            let found = StoredFence::default();
+            assert_eq!(kept.apply(&batch), ApplyOutcome::SequenceGap { found });
             assert!(kept.fences.is_empty());
         }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_jumped_ahead_deletes_no_history() {
+        let visits = MemoryVisits::default();
+        let (day, now) = (86_400, Timestamp::now());
+        // The same as if the clock had jumped by 200 days since then.
+        let before = now.minus(200 * day);
+        visits.kept().clock = ExpiryClock::since(before, Instant::now());
+        let cell = |start| Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start,
+            finest: Precision::try_from(1).expect("not 0"),
+            count: 1,
+        };
+        let kind = FenceKind::Process { incarnation: Incarnation::default() };
+        let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
+        let cells = vec![cell(before.minus(day)), cell(before.minus(day * 130)), cell(now.minus(3600))];
+        let batch = Batch { cells, ..Batch::empty(Shard::default(), fence, &Arc::default()) };
+        visits.apply(&batch).await.expect("it is in memory");
+        visits.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is in memory");
+
+        let kept = visits.kept();
+        let starts = |precision: &str| {
+            let precision = precision.parse().expect("a precision");
+            let buckets = kept.counts.iter().filter(|((kept, _), _)| *kept == precision);
+            buckets.flat_map(|(_, buckets)| buckets.keys().copied()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts("86400").len(), 2, "what expired before the jump is deleted");
+        assert_eq!(starts("3600").len(), 2);
+        assert_eq!(starts("1"), [], "what was written after the jump expires by the clock");
+        drop(kept);
+        assert_eq!(visits.hints(), [Hint::CLOCK_JUMPED]);
     }
 }

@@ -6,19 +6,19 @@ mod additions;
 mod raised;
 mod bins;
 mod apply;
+mod salt;
 mod clean;
 #[cfg(feature = "archive")]
 mod archive;
 mod forget;
 mod read;
-mod salt;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::skew::Skew;
 use super::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable,
     Witness,
 };
 use crate::document::DocumentStore;
@@ -77,6 +77,14 @@ impl Store for SqlVisits {
 
     fn clock_skew(&self) -> Option<i64> {
         self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let hints = [
+            (self.database.was_replaced(), Hint::STORE_REPLACED),
+            (self.database.is_clock_ahead(), Hint::CLOCK_JUMPED),
+        ];
+        hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect()
     }
 
     fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

@@ -78,6 +78,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns signs of a setup that gives wrong numbers, for [`Health::hints`](crate::Health::hints). Default: none.
+    fn hints(&self) -> Vec<Hint> {
+        Vec::new()
+    }
+
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
     /// tell. Such a store keeps fences for at least 7 days: a fence that is gone after a shorter silence is
     /// taken for lost data.
@@ -87,11 +92,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         let _ = (shard, writer);
         Box::pin(async { Ok(None) })
-    }
-
-    /// Returns the hints about the store that hold now, for [`Health::hints`](crate::Health::hints).
-    fn hints(&self) -> Vec<Hint> {
-        Vec::new()
     }
 
     /// Returns the seconds by which the clock of this process was ahead of the store's at the last batch;
@@ -313,10 +313,10 @@ for_handles!(Store {
     fn documents() -> Option<&'a dyn DocumentStore>;
     fn reach() -> Option<&'a Grid>;
     fn archive_health() -> Option<ArchiveHealth>;
+    fn hints() -> Vec<Hint>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;
-    fn hints() -> Vec<Hint>;
     fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
     fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> Answer<'a, Option<String>>;
     fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)

@@ -110,15 +110,19 @@ async fn what_a_redis_has_is_there_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_spool_for_a_store_in_memory_is_refused() {
+async fn a_spool_or_an_archive_in_memory_is_refused() {
     let folder = TempDir::new().expect("a folder");
-    let mut command = command().await;
-    command
-        .args(["--listen", "127.0.0.1:0", "--store", "memory:", "--spool", "spool"])
-        .current_dir(folder.path());
-    let mut process = Process::start(&mut command);
-    assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
-    until("it says why", LIMIT, async || process.to_string().contains("outlives the process")).await;
+    for (arguments, reason) in [
+        (["--store", "memory:", "--spool", "spool"], "outlives the process"),
+        (["--store", "sqlite::memory:", "--spool", "spool"], "outlives the process"),
+        (["--store", "memory:", "--archive", "sqlite::memory:"], "ends with the process"),
+    ] {
+        let mut command = command().await;
+        command.args(["--listen", "127.0.0.1:0"]).args(arguments).current_dir(folder.path());
+        let mut process = Process::start(&mut command);
+        assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
+        until("it says why", LIMIT, async || process.to_string().contains(reason)).await;
+    }
 }
 
 #[tokio::test]
@@ -150,8 +154,11 @@ async fn a_file_that_cannot_be_made_is_named() {
 #[tokio::test]
 async fn in_memory_it_leaves_no_file_and_begins_anew() {
     let folder = TempDir::new().expect("a folder");
-    for is_killed in [true, false, false] {
-        let mut site = start_in(folder.path(), &["--store", "memory:"]).await;
+    for (is_killed, store) in [(true, "memory:"), (false, "memory:"), (false, "sqlite::memory:")] {
+        let mut site = start_in(folder.path(), &["--store", store]).await;
+        // It does not claim that counts are kept.
+        let named = |line: &str| line.contains("kept in this process, and end with it").then_some(());
+        site.process.wait_line(named, LIMIT).await;
         visit(&site, 1).await;
         until_counted(&site, 1).await;
         assert_eq!(total(&site, "hits").await, 1);

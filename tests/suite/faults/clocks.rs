@@ -2,11 +2,16 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::{Counters, Timestamp};
+use counter_core::entity::sqlx;
+use counter_core::visits::Hint;
+use counter_core::{Counters, SqlStore, Timestamp};
+use sqlx::Connection;
 use tests::RedisServer;
 
-use crate::stores::without_scripts;
+use crate::stores::{self, databases, sql, without_scripts};
 use crate::support::{name, precision, store};
+
+const DAY: u64 = 86_400;
 
 #[tokio::test]
 async fn a_cleaner_whose_clock_is_ahead_takes_nothing_that_others_keep() {
@@ -46,5 +51,106 @@ async fn hits_of_a_clock_that_is_days_ahead_are_dropped_and_accounted_for() {
         assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [3]);
         let skew = stats.health().clock_skew.expect("a batch was sent");
         assert!(skew.abs() <= 1, "both are of one machine: {skew}");
+    }
+}
+
+/// Returns the days of a year that have hits.
+async fn days(counters: &Counters) -> u64 {
+    let range = Timestamp::now().minus(400 * DAY)..Timestamp::now().plus(DAY);
+    counters.stats().total(&name("hits"), precision(86_400), range).await.expect("readable")
+}
+
+async fn clean(counters: Counters) {
+    counters.into_parts().1.clean_once(Timestamp::now()).await.expect("cleans");
+}
+
+/// A file whose last process ended 200 days ago, after a hit on each of 100 days.
+async fn abandoned(last_used: &'static str) -> (impl Sized, String) {
+    let (folder, store) = stores::sqlite().await;
+    let mut counters = Counters::builder(store).precisions(days_of_a_year()).build().expect("good settings");
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    for day in 200..300 {
+        recorder.record_at(recorder.counter("hits"), None, now.minus(day * DAY), NonZeroU32::MIN);
+    }
+    counters.flush().await.expect("flushes");
+    let url = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let mut file = sqlx::SqliteConnection::connect(&url).await.expect("the file");
+    sqlx::raw_sql(last_used).execute(&mut file).await.expect("done");
+    (folder, url)
+}
+
+fn days_of_a_year() -> counter_core::Precisions {
+    let samples = NonZeroU32::new(366).expect("not 0");
+    counter_core::Precisions::new([precision(86_400)]).expect("one").samples(samples)
+}
+
+async fn reopen(url: &str) -> Counters {
+    let store = SqlStore::connect(url).await.expect("the file");
+    Counters::builder(store).build().expect("good settings")
+}
+
+#[tokio::test]
+async fn a_process_whose_clock_is_200_days_ahead_deletes_no_history() {
+    for last_used in [
+        "INSERT OR REPLACE INTO access_meta VALUES ('trusted_time', unixepoch() - 200 * 86400)",
+        // A file of an earlier version.
+        "DELETE FROM access_meta WHERE name = 'trusted_time'; UPDATE access_fence SET written = written - 200 * 86400",
+    ] {
+        let (_folder, url) = abandoned(last_used).await;
+        let counters = reopen(&url).await;
+        let stats = counters.stats();
+        clean(counters).await;
+        assert_eq!(days(&reopen(&url).await).await, 100, "{last_used}");
+        assert_eq!(stats.health().hints, [Hint::CLOCK_JUMPED]);
+        // Nor does the next process, which begins at the time that was trusted.
+        clean(reopen(&url).await).await;
+        assert_eq!(days(&reopen(&url).await).await, 100, "{last_used}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_returns_after_200_days_removes_old_history_in_the_end() {
+    let (_folder, url) =
+        abandoned("INSERT OR REPLACE INTO access_meta VALUES ('trusted_time', unixepoch() - 200 * 86400)")
+            .await;
+    let mut counters = reopen(&url).await;
+    let recorder = counters.recorder();
+    recorder.record(recorder.counter("hits"), None);
+    // Seconds of the time since it returned do not pile up meanwhile.
+    recorder.record_at(recorder.counter("hits"), None, Timestamp::now().minus(3600), NonZeroU32::MIN);
+    counters.flush().await.expect("flushes");
+    let store = SqlStore::connect(&url).await.expect("the file");
+    let (_, mut cleaner) = counters.into_parts();
+    cleaner.clean_once(Timestamp::now()).await.expect("cleans");
+    assert_eq!(days(&reopen(&url).await).await, 102);
+    let mut file = sqlx::SqliteConnection::connect(&url).await.expect("the file");
+    let seconds = "SELECT COUNT(*) FROM access_sample WHERE width = 1";
+    let seconds: i64 = sqlx::query_scalar(seconds).fetch_one(&mut file).await.expect("readable");
+    assert_eq!(seconds, 1);
+    // Time passes, and the clock is right.
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(60 * DAY)).await;
+    tokio::time::resume();
+    cleaner.clean_once(Timestamp::now()).await.expect("cleans");
+    assert_eq!(days(&reopen(&url).await).await, 2);
+    drop(store);
+}
+
+#[tokio::test]
+async fn servers_keep_the_time_that_was_trusted_too() {
+    let (_servers, urls) = databases();
+    for url in urls {
+        let store = sql(&url).await;
+        let mut counters = Counters::builder(store).build().expect("good settings");
+        let recorder = counters.recorder();
+        for day in [0, 50, 300] {
+            let at = Timestamp::now().minus(day * DAY);
+            recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::MIN);
+        }
+        counters.flush().await.expect("flushes");
+        clean(counters).await;
+        // A second pass finds the time that the first one has stored.
+        clean(reopen(&url).await).await;
+        assert_eq!(days(&reopen(&url).await).await, 2, "{url}");
     }
 }

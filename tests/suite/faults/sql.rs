@@ -375,8 +375,8 @@ async fn all_data_that_are_lost_are_sent_again() {
     record(1).await;
     record(10).await;
     let mut file = open_file(&file_in(&folder)).await;
-    for table in ["meta", "counter", "sample", "known", "fence"] {
-        let delete = format!("DELETE FROM access_{table} WHERE 1");
+    for lost in ["meta WHERE name <> 'version'", "counter", "sample", "known", "fence"] {
+        let delete = format!("DELETE FROM access_{lost}");
         let mut query = sqlx::QueryBuilder::<sqlx::Sqlite>::new(delete);
         query.build().execute(&mut file).await.expect("done");
     }
@@ -607,15 +607,24 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let store = one.and(other).expect("both bring them to this version");
     let hour = precision(3600);
     assert_eq!(store.progress(Values::Counts, hour).await.expect("the tables are there"), None);
-    assert_eq!(total(&over(store), "a").await, 1);
+    let mut running = over(store);
+    assert_eq!(total(&running, "a").await, 1);
     run("UPDATE access_meta SET value = '5' WHERE name = 'version'").await;
     let newer = "the tables are of version 5, and this program knows none after 4: update it";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
+    // A process that is connected since before the upgrade writes nothing into tables that it does not know.
+    running.recorder().record(running.recorder().counter("a"), None);
+    let error = running.flush().await.expect_err("the tables are of a later version");
+    assert_eq!(*error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(format!("{error:?}").contains(newer), "{error:?}");
+    assert_eq!(running.recorder().ledger().hits.pending, 1);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
     assert_eq!(words().await, "the tables have no version");
     run("UPDATE access_meta SET value = '4' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
+    flushed(&mut running).await;
+    assert_eq!(total(&running, "a").await, 2);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use sqlx::MySql;
 use sqlx::error::DatabaseError;
 
-use super::sql_database;
+use super::{Server, sql_database};
 use crate::entity::EntityErrorKind;
 use crate::sql::mariadb::classify;
 
@@ -9,10 +9,11 @@ use crate::sql::mariadb::classify;
 ///
 /// MySQL is not supported: an `INSERT` there cannot return the row.
 #[derive(Clone, Debug)]
-pub struct MariaDatabase(sqlx::Pool<MySql>);
+pub struct MariaDatabase(sqlx::Pool<MySql>, Server);
 
 sql_database! {
     MariaDatabase of MySql {
+        place: Server,
         schema: include_str!("mariadb.sql"),
         now: "UNIX_TIMESTAMP()",
         insert_new: ("INSERT IGNORE INTO", ""),

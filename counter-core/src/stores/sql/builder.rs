@@ -3,7 +3,7 @@ use std::fmt;
 
 use super::SqlStore;
 use crate::future::BoxFuture;
-use crate::sql::{Database, Options, SchemaError, check_settings, check_tables, create_tables};
+use crate::sql::{Database, Options, SchemaError};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
 ///
@@ -138,7 +138,7 @@ impl SqlBuilder {
                 }
                 options => options,
             };
-            let database = Database::open(options, self.connections);
+            let database = Database::open(options, self.connections, self.create_tables);
             self.check(database).await
         })
     }
@@ -146,11 +146,11 @@ impl SqlBuilder {
     fn check(self, database: Database) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
         Box::pin(async move {
             let schema = |error| SqlConnectError(Kind::Schema(error));
-            check_settings(&database).await.map_err(schema)?;
+            database.check_settings().await.map_err(schema)?;
             if self.create_tables {
-                create_tables(&database).await.map_err(schema)?;
+                database.create_tables().await.map_err(schema)?;
             }
-            check_tables(&database).await.map_err(schema)?;
+            database.check_tables().await.map_err(schema)?;
             Ok(SqlStore::new(database))
         })
     }

@@ -58,6 +58,12 @@ impl Store for Archive {
         Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing, is_foreign })
     }
 
+    fn hints(&self) -> Vec<Hint> {
+        let mut hints = self.near.hints();
+        hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+        hints
+    }
+
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         self.near.apply(batch)
     }
@@ -68,10 +74,6 @@ impl Store for Archive {
 
     fn clock_skew(&self) -> Option<i64> {
         self.near.clock_skew()
-    }
-
-    fn hints(&self) -> Vec<Hint> {
-        self.near.hints()
     }
 
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {

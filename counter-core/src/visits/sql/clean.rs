@@ -1,5 +1,6 @@
-use super::{SqlVisits, at, fence, precision, unix};
-use crate::sql::{Failure, Session, Value};
+use super::{SqlVisits, fence, precision, salt, unix};
+use crate::expiry_clock::Expired;
+use crate::sql::{Dialect, Failure, Session, Value};
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
 
@@ -22,47 +23,68 @@ const KEYS: &str = "width, bucket, counter";
 /// The columns by which a bin is known.
 const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
 
-/// Buckets lie in the order of their starts, so what has left retention is found at once.
 async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
-    // The clock of one instance may be ahead, and must not take from the others what they keep.
-    let rows = session.fetch(&format!("SELECT {}", dialect.now), &[]).await?;
-    let now = rows.first().map(|row| row.int(0)).transpose()?.map_or(now, |time| now.min(at(time)));
+    let expiry = store.database.expiry(&mut session, now).await?;
     let mut cleaned = Cleaned::default();
-    let mut width = i64::MIN;
-    let samples = dialect.delete_some("access_sample", KEYS, "width = ? AND bucket < ?", SAMPLES);
-    let known = dialect.delete_some("access_known", "width, counter", "width = ? AND latest < ?", SAMPLES);
+    for expired in expiry.expired() {
+        if !cleaned.more {
+            clean_samples(&mut session, dialect, kept, expired, &mut cleaned).await?;
+        }
+        let (at, after) = (Value::Int(unix(expired.at)), Value::Int(after(expired)));
+        for (table, keys, most) in [("access_visitors", KEYS, SKETCHES), ("access_bins", BIN_KEYS, BINS)] {
+            let text = dialect.delete_some(table, keys, "expiry <= ? AND bucket > ?", most);
+            cleaned.more |= session.execute(&text, &[at, after]).await? >= most.unsigned_abs();
+        }
+        salt::delete_expired(&mut session, expired).await?;
+    }
+    cleaned.more |= fence::forget_over(&mut session, dialect, expiry.trusted()).await?;
+    session.commit().await?;
+    Ok(cleaned)
+}
+
+/// Removes samples and counters. Buckets lie in the order of their starts, so those that have left retention are found
+/// at once.
+async fn clean_samples(
+    session: &mut Session,
+    dialect: &Dialect,
+    kept: &Precisions,
+    expired: Expired,
+    cleaned: &mut Cleaned,
+) -> Result<(), Failure> {
+    let (mut width, after) = (i64::MIN, Value::Int(after(expired)));
+    let such = "width = ? AND bucket > ? AND bucket < ?";
+    let samples = dialect.delete_some("access_sample", KEYS, such, SAMPLES);
+    let such = "width = ? AND latest > ? AND latest < ?";
+    let known = dialect.delete_some("access_known", "width, counter", such, SAMPLES);
     // One step of an index for each precision.
     let next = "SELECT MIN(width) FROM access_sample WHERE width > ?";
-    while let Some(found) = single(&mut session, next, &[Value::Int(width)]).await? {
+    while let Some(found) = single(session, next, &[Value::Int(width)]).await? {
         width = found;
         let Some(precision) = precision(width) else { continue };
-        let oldest = Value::Int(unix(kept.retention_or_default(precision).oldest(now)));
-        let width = Value::Int(width);
-        let counters = session.execute(&known, &[width, oldest]).await?;
+        let oldest = Value::Int(unix(kept.retention_or_default(precision).oldest(expired.at)));
+        let values = [Value::Int(width), after, oldest];
+        let counters = session.execute(&known, &values).await?;
         cleaned.counters += counters;
         let most = SAMPLES.unsigned_abs();
         // Samples come last: a precision without any is not found again.
         let deleted = match counters < most {
-            true => session.execute(&samples, &[width, oldest]).await?,
+            true => session.execute(&samples, &values).await?,
             false => 0,
         };
         cleaned.samples += deleted;
         if counters.max(deleted) >= most {
             cleaned.more = true;
-            break;
+            return Ok(());
         }
     }
-    let now = unix(now);
-    let sketches = dialect.delete_some("access_visitors", KEYS, "expiry <= ?", SKETCHES);
-    cleaned.more |= session.execute(&sketches, &[Value::Int(now)]).await? >= SKETCHES.unsigned_abs();
-    let bins = dialect.delete_some("access_bins", BIN_KEYS, "expiry <= ?", BINS);
-    cleaned.more |= session.execute(&bins, &[Value::Int(now)]).await? >= BINS.unsigned_abs();
-    session.execute("DELETE FROM access_salt WHERE expiry <= ?", &[Value::Int(now)]).await?;
-    cleaned.more |= fence::forget_over(&mut session, dialect).await?;
-    session.commit().await?;
-    Ok(cleaned)
+    Ok(())
+}
+
+/// Returns the number that the starts of expired buckets are greater than.
+pub(super) fn after(expired: Expired) -> i64 {
+    expired.begin_after.map_or(-1, unix)
 }
 
 /// Returns the only number of an answer, if it has one.

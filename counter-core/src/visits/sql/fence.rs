@@ -1,4 +1,4 @@
-use super::{SqlVisits, at, malformed};
+use super::{SqlVisits, at, malformed, unix};
 use crate::sql::{Dialect, Failure, Row, Session, Value};
 use crate::visits::remarks::{decode, encode};
 use crate::visits::store::REMEMBERED;
@@ -104,11 +104,16 @@ fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
     Ok(witness)
 }
 
-/// Forgets some of the sources whose life is over by the database's clock; returns whether there may be more.
-pub(super) async fn forget_over(session: &mut Session, dialect: &Dialect) -> Result<bool, Failure> {
-    let over = format!("kind = 1 AND expiry <= {}", dialect.now);
+/// Forgets some of the sources whose life is over at the trusted time; returns whether there may be more.
+pub(super) async fn forget_over(
+    session: &mut Session,
+    dialect: &Dialect,
+    trusted: Timestamp,
+) -> Result<bool, Failure> {
+    let over = "kind = 1 AND expiry <= ?";
+    let trusted = Value::Int(unix(trusted));
     let text = format!("SELECT writer FROM access_fence WHERE {over} LIMIT ?");
-    let rows = session.fetch(&text, &[Value::Int(PAGE)]).await?;
+    let rows = session.fetch(&text, &[trusted, Value::Int(PAGE)]).await?;
     let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
     if writers.is_empty() {
         return Ok(false);
@@ -116,11 +121,11 @@ pub(super) async fn forget_over(session: &mut Session, dialect: &Dialect) -> Res
     // Each by its key, and only if it was not written meanwhile.
     let writers: Vec<_> = writers.iter().map(String::as_str).collect();
     let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
-    session.execute(&text, &[Value::Texts(&writers)]).await?;
+    session.execute(&text, &[Value::Texts(&writers), trusted]).await?;
     Ok(i64::try_from(writers.len()) == Ok(PAGE))
 }
 
-/// Forgets processes that were silent for seven days by the database's clock, but no sources.
+/// Forgets processes that were silent for seven days at the trusted time, but no sources.
 ///
 /// The mark of the writers goes with them, so that a fence which is missing is not taken for lost data, even where
 /// that clock was far ahead. The next new writer makes another.
@@ -129,20 +134,21 @@ pub(super) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
 }
 
 async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
-    let silent = format!("written < {} - {}", store.database.dialect().now, REMEMBERED.as_secs());
     let list = store.database.dialect().in_list;
     loop {
         let mut session = store.database.begin().await?;
-        let text = format!("SELECT writer FROM access_fence WHERE kind = 0 AND {silent} LIMIT ?");
-        let rows = session.fetch(&text, &[Value::Int(PAGE)]).await?;
+        let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
+        let silent = Value::Int(unix(expiry.trusted().minus(REMEMBERED.as_secs())));
+        let text = "SELECT writer FROM access_fence WHERE kind = 0 AND written < ? LIMIT ?";
+        let rows = session.fetch(text, &[silent, Value::Int(PAGE)]).await?;
         let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
         if writers.is_empty() {
-            return session.roll_back().await;
+            return session.commit().await;
         }
         // Each by its key, since a search for them would wait for those that are in use.
         let writers: Vec<_> = writers.iter().map(String::as_str).collect();
-        let text = format!("DELETE FROM access_fence WHERE writer {list} AND {silent}");
-        session.execute(&text, &[Value::Texts(&writers)]).await?;
+        let text = format!("DELETE FROM access_fence WHERE writer {list} AND written < ?");
+        session.execute(&text, &[Value::Texts(&writers), silent]).await?;
         session.execute("DELETE FROM access_meta WHERE name = 'writers'", &[]).await?;
         session.commit().await?;
     }

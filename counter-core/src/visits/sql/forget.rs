@@ -94,7 +94,8 @@ pub(super) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
 
 async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
     let mut session = store.database.begin().await?;
-    let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", store.database.dialect().now);
+    let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
+    let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", unix(expiry.trusted()));
     for text in [
         format!("DELETE FROM access_told WHERE counter IN (SELECT id FROM access_counter WHERE {long_ago})"),
         format!(

@@ -1,0 +1,181 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Timestamp;
+use crate::unwind::tell;
+
+/// How fast the trusted time follows a clock that is ahead of it: four hours in an hour. A service that did not run
+/// for a month has removed what expired meanwhile after ten days.
+const CATCH_UP_RATE: u32 = 4;
+
+/// The seconds by which a clock may step ahead without a doubt.
+const STEP_TOLERANCE: u64 = 60;
+
+/// The seconds by which the clock is ahead from which on it is reported: more than a night without a process.
+const REPORTED_LEAD: u64 = 25 * 3600;
+
+/// The time that a store deletes by if it depends on the clock of a machine.
+///
+/// A clock that jumps ahead must not delete history. The trusted time follows the clock, but no faster than monotonic
+/// time allows. Data of a time that is trusted expire by the trusted time, and data that were written after it expire
+/// by the clock, so that they do not pile up if the clock is right after all.
+#[derive(Debug, Default)]
+pub(crate) struct ExpiryClock {
+    /// The clock when it was last not ahead, and the monotonic time then.
+    trusted: Option<(Timestamp, Instant)>,
+    lead: u64,
+}
+
+/// The time at which data expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    trusted: Timestamp,
+    clock: Timestamp,
+}
+
+/// Data that can be deleted: those that begin after an instant and have expired at another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// `None` for data of any time.
+    pub(crate) begin_after: Option<Timestamp>,
+    pub(crate) at: Timestamp,
+}
+
+impl ExpiryClock {
+    /// Creates a clock whose time was last known at `trusted`, such as by a process that ended long ago.
+    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite", test))]
+    pub(crate) const fn since(trusted: Timestamp, at: Instant) -> Self {
+        Self { trusted: Some((trusted, at)), lead: 0 }
+    }
+
+    /// Returns when data expire for a call that deletes by the time `now`, while the clock shows `clock`.
+    pub(crate) fn expiry(&mut self, now: Timestamp, clock: Timestamp, at: Instant) -> Expiry {
+        let limit = self.trusted.map(|(trusted, since)| {
+            let elapsed = at.saturating_duration_since(since).saturating_mul(CATCH_UP_RATE);
+            trusted.plus(elapsed.as_secs())
+        });
+        let before = self.lead;
+        match limit {
+            Some(limit) if clock > limit.plus(STEP_TOLERANCE) => {
+                self.lead = clock.as_unix() - limit.as_unix();
+            }
+            _ => {
+                self.trusted = Some((clock, at));
+                self.lead = 0;
+            }
+        }
+        report(before, self.lead);
+        Expiry { trusted: now.minus(self.lead), clock: now }
+    }
+
+    /// Returns whether the clock is so far ahead that it is reported.
+    pub(crate) const fn is_ahead(&self) -> bool {
+        self.lead > REPORTED_LEAD
+    }
+}
+
+fn report(before: u64, lead: u64) {
+    match (before > REPORTED_LEAD, lead > REPORTED_LEAD) {
+        (false, true) => tell(|| {
+            tracing::warn!(
+                ahead = ?Duration::from_secs(lead),
+                "the clock jumped ahead, or no process ran for long: history is deleted only as fast as time passes"
+            );
+        }),
+        (true, false) => tell(|| tracing::info!("the clock is trusted again: history is deleted by it")),
+        (false, false) | (true, true) => {}
+    }
+}
+
+impl Expiry {
+    /// Returns the trusted time.
+    pub(crate) const fn trusted(self) -> Timestamp {
+        self.trusted
+    }
+
+    /// Returns what can be deleted.
+    pub(crate) fn expired(self) -> impl Iterator<Item = Expired> {
+        let doubtful = Expired { begin_after: Some(self.trusted), at: self.clock };
+        let is_doubtful = self.clock > self.trusted;
+        std::iter::once(Expired { begin_after: None, at: self.trusted })
+            .chain(is_doubtful.then_some(doubtful))
+    }
+
+    /// Returns whether something that begins and expires at these times can be deleted.
+    pub(crate) fn is_over(self, start: Timestamp, expiry: Timestamp) -> bool {
+        self.expired().any(|expired| expired.contains(start) && expiry <= expired.at)
+    }
+}
+
+impl Expired {
+    /// Returns whether something that begins at this time is concerned.
+    pub(crate) fn contains(self, start: Timestamp) -> bool {
+        self.begin_after.is_none_or(|after| start > after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400;
+    const START: Timestamp = Timestamp::from_unix(10_000 * DAY);
+
+    fn expiry(clock: &mut ExpiryClock, at: Instant, shown: Timestamp) -> Expiry {
+        clock.expiry(shown, shown, at)
+    }
+
+    #[test]
+    fn a_clock_that_advances_with_time_is_trusted() {
+        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
+        for minute in 0..100 {
+            let shown = START.plus(60 * minute);
+            let found = expiry(&mut clock, begin + Duration::from_secs(60 * minute), shown);
+            assert_eq!(found, Expiry { trusted: shown, clock: shown });
+            assert_eq!(found.expired().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_jump_deletes_no_history_and_ends_with_the_clock() {
+        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
+        expiry(&mut clock, begin, START);
+        let mut jumped = Expiry { trusted: START, clock: START };
+        for second in 1..=100 {
+            let shown = START.plus(200 * DAY + second);
+            jumped = expiry(&mut clock, begin + Duration::from_secs(second), shown);
+        }
+        assert!(clock.is_ahead());
+        assert_eq!(jumped.trusted, START.plus(400));
+        let history = START.minus(100 * DAY);
+        assert!(!jumped.is_over(history, START.plus(20 * DAY)), "history is kept");
+        assert!(jumped.is_over(history, START), "what expired without the jump is deleted");
+        let during = START.plus(200 * DAY);
+        assert!(jumped.is_over(during, during.plus(100)), "what was written during the jump expires");
+
+        let right = expiry(&mut clock, begin + Duration::from_secs(101), START.plus(101));
+        assert_eq!(right, Expiry { trusted: START.plus(101), clock: START.plus(101) });
+        assert!(!clock.is_ahead());
+    }
+
+    #[test]
+    fn time_without_a_process_is_caught_up_with() {
+        let begin = Instant::now();
+        let mut clock = ExpiryClock::since(START.minus(30 * DAY), begin);
+        let after = |days: u64| (begin + Duration::from_secs(days * DAY), START.plus(days * DAY));
+        let (at, shown) = after(1);
+        assert_eq!(expiry(&mut clock, at, shown).trusted, START.minus(26 * DAY));
+        let (at, shown) = after(10);
+        assert_eq!(expiry(&mut clock, at, shown).trusted, shown);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_trusted() {
+        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
+        expiry(&mut clock, begin, START);
+        for shown in [START.minus(DAY), START.minus(DAY).plus(1)] {
+            assert_eq!(expiry(&mut clock, begin + Duration::from_secs(1), shown).trusted, shown);
+        }
+    }
+}
