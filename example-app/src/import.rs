@@ -22,7 +22,7 @@ use crate::target::Target;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
 ///
-/// Requests of days that the store no longer keeps, which are 120, are expired, also where the site has an archive: that is copied from the store.
+/// Requests of days that the store no longer keeps, which are 120, are expired: only lifetimes count them, also where the site has an archive, which is copied from the store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// Files to count, also compressed by gzip; `-` is the standard input, which needs --name.
@@ -90,6 +90,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         }
     }
     let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
+    summary.warn();
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }

@@ -54,20 +54,28 @@ impl Delivery {
         let hits = batch.hits();
         account.sent -= hits;
         account.sent_cells -= batch.len();
-        self.settled.applied += hits;
+        let expired = batch.expired_hits();
+        self.settled.applied += hits - expired;
+        self.settled.expired += expired;
         for remark in remarks {
             if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
-                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
-                self.settled.applied -= count;
-                *self.settled.dropped.of(reason) += count;
+                let Some(cell) = batch.cells.get(index) else { continue };
+                *(if batch.is_expired(cell) {
+                    &mut self.settled.expired
+                } else {
+                    &mut self.settled.applied
+                }) -= cell.count;
+                *self.settled.dropped.of(reason) += cell.count;
             }
         }
     }
 
-    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
-    pub(crate) fn doubt(&mut self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them; `expired` of
+    /// them had expired.
+    pub(crate) fn doubt(&mut self, shard: Shard, hits: u64, expired: u64, cells: usize, replay: bool) {
         if replay {
-            self.settled.applied -= hits;
+            self.settled.applied -= hits - expired;
+            self.settled.expired -= expired;
         } else {
             let account = self.account(shard);
             account.sent -= hits;
@@ -85,19 +93,6 @@ impl Delivery {
         let account = self.account(batch.shard);
         account.sent += hits;
         account.sent_cells += batch.len();
-    }
-
-    /// Notes hits of an ended process that no precision keeps any more.
-    #[cfg(feature = "spool")]
-    pub(crate) fn recover_expired(&mut self, hits: u64) {
-        self.settled.recorded += hits;
-        self.settled.recovered += hits;
-        self.expire(hits);
-    }
-
-    /// Notes hits that no precision keeps any more.
-    pub(crate) fn expire(&mut self, hits: u64) {
-        self.settled.expired += hits;
     }
 
     /// Notes hits that the store acknowledged and then lost for good.

@@ -11,6 +11,7 @@ use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
+use crate::visits::batch::AHEAD;
 use crate::visits::store::SKETCHES;
 use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
 use crate::writer::WriterId;
@@ -224,7 +225,13 @@ impl Kept {
             _ => None,
         };
         applied.remarks.clear();
+        let ahead = Timestamp::now().plus(AHEAD);
+        let refuse = |part| Remark::Refused { part, reason: DropReason::Ahead };
         for (index, cell) in batch.cells.iter().enumerate() {
+            if cell.start > ahead {
+                applied.remarks.push(refuse(Part::Cell(index)));
+                continue;
+            }
             let (mut fit, mut wanted) = (0, 0);
             for (bucket, _) in batch.buckets(cell) {
                 let counter = (bucket.precision, cell.counter.clone());
@@ -235,7 +242,7 @@ impl Kept {
                     fit += 1;
                 }
             }
-            if batch.adds_to_lifetime(fit) {
+            if batch.adds_to_lifetime(fit, wanted) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
                     applied.remarks.push(Remark::Began { cell: index });
@@ -247,7 +254,11 @@ impl Kept {
                 applied.remarks.push(Remark::Refused { part, reason });
             }
         }
-        for cell in &batch.sketches {
+        for (index, cell) in batch.sketches.iter().enumerate() {
+            if cell.start > ahead {
+                applied.remarks.push(refuse(Part::Visitors(index)));
+                continue;
+            }
             for (bucket, retention) in batch.visitor_buckets(cell) {
                 let expiry = retention.expiry(bucket.start);
                 let visitors = self.visitors.entry((cell.counter.clone(), bucket));
@@ -256,6 +267,10 @@ impl Kept {
             }
         }
         for (index, cell) in batch.bins.iter().enumerate() {
+            if cell.start > ahead {
+                applied.remarks.push(refuse(Part::Bins(index)));
+                continue;
+            }
             let mut is_refused = false;
             for (bucket, retention) in batch.bin_buckets(cell) {
                 let place = (cell.counter.clone(), bucket.precision, bucket.start);

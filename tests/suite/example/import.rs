@@ -17,7 +17,11 @@ use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm
 
 /// A line in the combined format, of a request made just now.
 fn line(path: &str, status: u16, visitor: u8) -> String {
-    let at = clf(Timestamp::now());
+    line_at(Timestamp::now(), path, status, visitor)
+}
+
+fn line_at(at: Timestamp, path: &str, status: u16, visitor: u8) -> String {
+    let at = clf(at);
     format!("192.0.2.{visitor} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{BROWSER}\"\n")
 }
 
@@ -81,6 +85,20 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
     let third = summary(import(&redis, &[&format!("{log}.gz")]).await).await;
     assert_eq!((&third["recorded"], &third["already_counted"]), (&json!(0), &json!(53)));
     assert_eq!(totals(&redis), expected);
+}
+
+#[tokio::test]
+async fn lines_that_no_bucket_keeps_are_reported_and_lifetimes_count_them() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    let (now, day) = (Timestamp::now(), 86_400);
+    let times = [now.minus(200 * day), now, now.plus(2 * day)];
+    fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
+    let told = summary(import(&redis, &["--route", "/", &log]).await).await;
+    // Each line counts under `hits`, its page, its status and its agent.
+    let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "unconfirmed": 0 });
+    assert_eq!((&told["recorded"], &told["hits"]), (&json!(3), &expected), "{told}");
+    assert_eq!(totals(&redis)["hits"], 2);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
 use crate::visits::source::{empty, positions};
-use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, VisitorCell};
+use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, DropReason, Part, Remark, Store, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -55,6 +55,8 @@ pub struct Restored {
     pub unknown: u64,
     /// The precisions of these, each once.
     pub unknown_precisions: Vec<Precision>,
+    /// Entries of buckets more than 25 hours ahead of the store's clock, which it refused.
+    pub ahead: u64,
     /// Entries that a key or a row in the store refused, such as one whose sum leaves its range.
     pub refused: u64,
     /// Entries that could not be read when the dump was made, and that are therefore missing in it.
@@ -358,9 +360,12 @@ impl Restored {
             Remark::Refused { .. } => true,
             Remark::Began { .. } => false,
         };
+        let is_ahead = |remark: &&Remark| matches!(remark, Remark::Refused { reason: DropReason::Ahead, .. });
         let parts = batch.len();
         let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
-        self.refused += refused;
+        let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(refused);
+        self.ahead += ahead;
+        self.refused += refused - ahead;
         let added = match batch.adds {
             Adds::Lifetimes => &mut self.lifetimes,
             _ if !batch.bins.is_empty() => &mut self.distributions,

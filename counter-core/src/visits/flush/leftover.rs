@@ -193,13 +193,10 @@ impl Lane {
     }
 
     /// Makes batches of what waited, which the file must have before one is sent.
-    fn cut(&mut self, tally: &Tally) {
+    fn cut(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let sequence = waiting.sequence;
-        let (chunks, expired) = waiting.cut(&self.grid, self.samples);
-        if !self.has_counted {
-            tally.recover_expired(expired);
-        }
+        let chunks = waiting.cut(&self.grid, self.samples);
         // As the process did that left it: of several batches, the first is an empty one, which is not needed here.
         let first = sequence + u64::from(chunks.len() > 1);
         for (sequence, chunk) in (first..).zip(chunks) {
@@ -276,7 +273,7 @@ impl Lane {
         };
         match &self.waiting {
             Some(waiting) if waiting.sequence > last => {
-                self.cut(tally);
+                self.cut();
                 return Ok(false);
             }
             Some(waiting) if !self.has_counted => {
@@ -403,9 +400,10 @@ impl Item {
             return 0;
         }
         let batch = Arc::make_mut(&mut self.batch);
+        let expired = batch.expired_hits();
         let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
         let hits = cells.iter().map(|cell| cell.count).sum();
-        tally.doubt(shard, hits, cells.len() + bins.len(), false);
+        tally.doubt(shard, hits, expired, cells.len() + bins.len(), false);
         hits
     }
 }

@@ -323,9 +323,10 @@ impl ShardFlusher {
         let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let batch = Arc::make_mut(&mut front.batch);
+        let expired = batch.expired_hits();
         let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
         let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.doubt(self.shard, hits, cells.len() + bins.len(), front.replay);
+        self.tally.doubt(self.shard, hits, expired, cells.len() + bins.len(), front.replay);
         hits
     }
 

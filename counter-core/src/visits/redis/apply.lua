@@ -16,7 +16,8 @@
 --       in one word the bins: counter, start, finest, and bins and counts with a blank after each, a line for each
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
--- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
+-- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`. If it is
+-- beyond the last precision, the count has expired: it is added to the lifetime only.
 -- The fence of a process holds the number of its last batch, and must have reached `after`; the fence of a
 -- source holds a position and must be at `after` exactly, since another reader may have cut elsewhere.
 -- Returns {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
@@ -225,7 +226,7 @@ for place, precision in ipairs(counts) do
   end
 end
 
--- The lifetime, in which is what at least one bucket took. Of a counter that was forgotten every writer is told
+-- The lifetime counts what at least one bucket took, and what no precision keeps any more. Of a counter that was forgotten every writer is told
 -- once, for it has sent visitors that are gone.
 local some_forgotten = redis.pcall('HLEN', KEYS[7])
 some_forgotten = type(some_forgotten) == 'number' and some_forgotten > 0
@@ -251,7 +252,7 @@ elseif next(refusals) then
   for _, group in ipairs(groups) do
     for n = 0, #group / 2 - 1 do
       local cell, text = group.cell + n, group[2 * n + 2]
-      if (refusals[cell] or 0) <= #counts - group.finest then
+      if not refusals[cell] or refusals[cell] <= #counts - group.finest then
         total(group[2 * n + 1], tonumber(text), text, cell)
       end
     end

@@ -43,11 +43,6 @@ impl Tally {
     pub(crate) fn recover(&self, batch: &Batch) {
         self.backlog().delivery.recover(batch);
     }
-
-    /// Notes hits of an ended process that no precision keeps any more.
-    pub(crate) fn recover_expired(&self, hits: u64) {
-        self.backlog().delivery.recover_expired(hits);
-    }
 }
 
 #[cfg(test)]
