@@ -5,7 +5,7 @@ use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
-use crate::line::LINE;
+use crate::line::{FIRST_SUM, LINE, Sealed};
 use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
@@ -27,6 +27,8 @@ pub struct Restore {
     lanes: Vec<Lane>,
     /// The number of the last line that was taken.
     line: u64,
+    /// The checksum of that line; `None` if the dump has none.
+    sum: Option<u64>,
     dumped: Option<Dumped>,
     /// Account of what the lines held.
     read: Dumped,
@@ -101,6 +103,7 @@ impl Restore {
             writer: WriterId::of([0; 16]),
             lanes: Vec::new(),
             line: 0,
+            sum: Some(FIRST_SUM),
             dumped: None,
             read: Dumped::default(),
             restored: Restored::default(),
@@ -109,7 +112,7 @@ impl Restore {
 
     /// Takes the next line, with or without its end, and sends what is due; an empty line is passed over.
     ///
-    /// Lines are numbered, so that none can be missing, come twice, or be of another dump. A line has at
+    /// Lines have numbers and checksums, so that none can be missing, come twice, be damaged, or be of another dump. A line has at
     /// most [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
@@ -156,10 +159,12 @@ impl Restore {
             if self.dumped.is_some() {
                 return Err(malformed("the end of the dump".to_owned()));
             }
-            let (number, record) = parse(text).map_err(malformed)?;
+            let sealed = Sealed::of(text);
+            let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if number != due {
                 return Err(malformed(format!("the number {due}, not {number}")));
             }
+            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
             match record {
                 Record::Begin { id } if due == 1 => self.begin(&id).await?,
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
@@ -236,7 +241,7 @@ impl Restore {
                     self.dumped = Some(dumped);
                 }
             }
-            self.line = due;
+            (self.line, self.sum) = (due, sum);
             Ok(())
         })
     }
