@@ -167,8 +167,9 @@ pub(crate) enum Content {
 pub(crate) fn contents(redis: &RedisServer, namespace: &str) -> BTreeMap<String, (i64, Content)> {
     let keys = redis.strings(&["KEYS", &format!("{namespace}*")]);
     let named = |key: &String| key.strip_prefix(namespace).expect("a prefix").to_owned();
-    let is_count =
-        |name: &str| !["fence:", "source:", "sources", "writers"].iter().any(|kind| name.starts_with(kind));
+    let is_count = |name: &str| {
+        !["document:", "fence:", "source:", "sources", "writers"].iter().any(|kind| name.starts_with(kind))
+    };
     let counts = keys.iter().map(|key| (named(key), key)).filter(|(name, _)| is_count(name));
     counts.map(|(name, key)| (name, (redis.int(&["PEXPIRETIME", key]), content(redis, key)))).collect()
 }
