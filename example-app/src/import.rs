@@ -207,7 +207,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Counts what the files have and what is added to them, until the program is told to stop.
+    /// Counts the files, and the lines that are added to them, until a signal stops the program.
     async fn follow(
         &mut self,
         files: &[PathBuf],
@@ -219,7 +219,7 @@ impl Logs {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        // The files that are still there are read by the next import.
+        // The next import reads the files that still exist.
         for (_, gone) in watch.queue.iter().filter(|(_, grown)| grown.is_gone()) {
             self.lose(gone);
         }
@@ -318,7 +318,7 @@ impl Logs {
         }
     }
 
-    /// Asks the store whether it still has what was counted, and lets what it has lost be counted again.
+    /// Checks that the store still has all counts. Logs that it has lost counts of are read again.
     async fn check(&mut self, followers: &mut [Follower]) {
         self.note_marks().await;
         self.open.retain(|log, _| followers.iter().any(|follower| follower.has(*log)));
@@ -345,7 +345,7 @@ impl Logs {
         }
     }
 
-    /// Counts what was read when the program was told to stop.
+    /// Sends the lines that were read before the program was stopped.
     async fn close(&mut self) {
         let closing = async {
             for Open { source, .. } in self.open.values_mut() {
@@ -385,7 +385,7 @@ impl<'a> Watch<'a> {
         Self { files, followers: files.iter().map(Follower::new).collect(), queue: VecDeque::new() }
     }
 
-    /// Finds what has grown, so that a file that is deleted can be read as long as it is in the queue.
+    /// Adds the files that have grown to the queue. A file in the queue can be read even if it is deleted.
     fn poll(&mut self) -> Result<(), String> {
         for (place, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
             for grown in follower.poll().map_err(|error| format!("{}: {error}", file.display()))? {

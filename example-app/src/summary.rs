@@ -29,8 +29,8 @@ struct Hits {
     /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
     ahead: u64,
     refused: u64,
-    /// Hits that the store has not confirmed: the next run reads their records again.
-    unconfirmed: u64,
+    /// Hits that the store did not confirm. Their records were read again, or the next run reads them.
+    returned: u64,
 }
 
 impl Summary {
@@ -53,7 +53,7 @@ impl Summary {
             summary.hits.expired += hits.expired;
             summary.hits.ahead += hits.dropped.ahead;
             summary.hits.refused += hits.dropped.total() - hits.dropped.ahead;
-            summary.hits.unconfirmed += hits.pending + hits.returned;
+            summary.hits.returned += hits.pending + hits.returned;
         }
         summary
     }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use counter_core::document::DocumentStore;
 use counter_core::source::SourceName;
@@ -78,6 +80,9 @@ const MAX_LOGS: usize = 64;
 /// The number of attempts to replace a document that other processes change as well.
 const ATTEMPTS: usize = 20;
 
+/// The number of lines that are read before other tasks may run.
+const LINES_BEFORE_YIELD: u64 = 10_000;
+
 /// The format of the documents.
 const VERSION: u8 = 1;
 
@@ -108,7 +113,12 @@ impl LogIndex {
         mut lines: Lines<R>,
     ) -> Result<(), LogIndexError> {
         let (own, mut marks, mut days) = (id(log), Marks::default(), BTreeMap::<u64, Day>::new());
+        let mut read = 0_u64;
         while let Some(line) = lines.next().map_err(LogIndexError::Log)? {
+            read += 1;
+            if read.is_multiple_of(LINES_BEFORE_YIELD) {
+                yield_now().await;
+            }
             let is_new = line.range.start >= counted;
             let Ok(Some(line)) = parser.parse(line.text) else { continue };
             let (day, mark) = Mark::of(&line);
@@ -214,6 +224,19 @@ impl Day {
     }
 }
 
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    let yielding = |context: &mut Context<'_>| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    };
+    poll_fn(yielding).await;
+}
+
 fn id(log: &SourceName) -> LogId {
     *KEY.visitor(&[b"log", log.as_bytes()]).as_bytes()
 }
@@ -248,15 +271,14 @@ impl fmt::Display for LogIndexError {
         match self {
             Self::Counted { from, to } => write!(
                 f,
-                "its lines between {from} and {to} were counted before, as a part of another log of this name; remove \
-                 them, or, if it is the log of another server or site, give it a name of its own"
+                "lines of the Unix times {from} to {to} were counted before, as a part of another log of this name; \
+                 import the log without them, or, if it comes from another server or site, give it its own name"
             ),
             Self::SameBeginning => f.write_str(
-                "it begins with the same line as another log of this name, and goes on with other lines; give it a \
-                 name of its own",
+                "it begins with the same line as another log of this name, but has other lines after it; give it its own name",
             ),
             Self::Log(_) => f.write_str("the log cannot be read"),
-            Self::Store(_) => f.write_str("the store cannot be asked whether the log was counted"),
+            Self::Store(_) => f.write_str("the index of the logs cannot be read or written"),
         }
     }
 }

@@ -97,7 +97,7 @@ async fn lines_that_no_bucket_keeps_are_reported_and_lifetimes_count_them() {
     fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
     let told = summary(import(&redis, &["--route", "/", &log]).await).await;
     // Each line counts under `hits`, its page, its status and its agent.
-    let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "unconfirmed": 0 });
+    let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
     assert_eq!((&told["recorded"], &told["hits"]), (&json!(3), &expected), "{told}");
     assert_eq!(totals(&redis)["hits"], 2);
 }
@@ -179,7 +179,7 @@ async fn a_log_of_one_line_without_an_end_is_reported() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, line("/", 200, 1).trim_end()).expect("there is space");
-    let mut import = import(&redis, &["--route", "/", &log]).await;
+    let import = import(&redis, &["--route", "/", &log]).await;
     import.wait_error_line(|line| line.contains("the last line has no end yet").then_some(()), LIMIT).await;
     assert_eq!(summary(import).await["read"], 0);
 }

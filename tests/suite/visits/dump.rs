@@ -304,7 +304,7 @@ async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_go
         (lines[middle - 1].clone(), format!("expected the number {}, not {middle}", middle + 1)),
         (good[..good.len() / 2].to_owned(), "expected a line of a dump (EOF".to_owned()),
         (good.replace("\"line\"", "\"lime\""), "expected a line of a dump (unknown field `lime`".to_owned()),
-        (format!("{good}{good}"), "expected a line of a dump (trailing".to_owned()),
+        (format!("{good}{good}"), "expected a line of a dump (unknown field `sum`".to_owned()),
         ("x".repeat(100_000), "expected a line of at most 65536 bytes".to_owned()),
         (lines[0].clone(), "expected the number".to_owned()),
     ] {
