@@ -27,8 +27,8 @@ const MAX_DAYS: usize = 3653;
 
 const DAY: u64 = 86_400;
 
-/// The bits of a second of a day.
-const SECOND_BITS: u32 = 17;
+/// The lower bits of a mark, which are the second of the day.
+const SECONDS: u64 = (1 << 17) - 1;
 
 const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
 
@@ -41,12 +41,12 @@ impl Mark {
         let hash = KEY.visitor(&[&at.to_le_bytes(), line.method, line.target, host, &size.to_le_bytes()]);
         let (hash, _) = hash.as_bytes().split_at(8);
         let hash = hash.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
-        (at / DAY, Self(hash >> SECOND_BITS << SECOND_BITS | at % DAY))
+        (at / DAY, Self((hash & !SECONDS) | (at % DAY)))
     }
 
     /// Returns the second of the day.
     pub(super) const fn second(self) -> u64 {
-        self.0 & ((1 << SECOND_BITS) - 1)
+        self.0 & SECONDS
     }
 
     pub(super) const fn to_bytes(self) -> [u8; 8] {
