@@ -1,5 +1,6 @@
 //! The logs that were counted under one name, by a sample of their lines.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
@@ -123,14 +124,15 @@ impl LogIndex {
             let Ok(Some(line)) = parser.parse(line.text) else { continue };
             let (day, mark) = Mark::of(&line);
             marks.insert(day, mark);
-            if !days.contains_key(&day) {
-                let (_, noted) = self.read(day).await.map_err(LogIndexError::Store)?;
-                let found = vec![BTreeSet::new(); noted.len()];
-                days.insert(day, Day { noted, found, ..Day::default() });
-            }
-            if let Some(day) = days.get_mut(&day) {
-                day.compare(own, mark, is_new);
-            }
+            let day = match days.entry(day) {
+                Entry::Occupied(day) => day.into_mut(),
+                Entry::Vacant(place) => {
+                    let (_, noted) = self.read(day).await.map_err(LogIndexError::Store)?;
+                    let found = vec![BTreeSet::new(); noted.len()];
+                    place.insert(Day { noted, found, ..Day::default() })
+                }
+            };
+            day.compare(own, mark, is_new);
         }
         for (number, day) in days {
             day.check(own, number)?;
