@@ -313,7 +313,7 @@ impl Logs {
                 tracing::error!(%file, bytes, "a file was deleted before it was read; its last lines are not counted");
             }
             None => {
-                tracing::error!(%file, "a file was deleted before it was read; its lines are not counted")
+                tracing::error!(%file, "a file was deleted before it was read; its lines are not counted");
             }
         }
     }
