@@ -1,10 +1,12 @@
 //! Lines of dumps of any family: JSON of bounded length, with registers and items in base64.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::sketch::Sketch;
+use crate::sketch::{Sketch, hash};
 
 /// The first word of a dump.
 pub(crate) const FORMAT: &str = "access-counter";
@@ -26,6 +28,61 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Resul
         let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
         format!("{what} ({} at byte {})", unquoted(reason), error.column())
     })
+}
+
+/// A line of a dump that was read, apart from its checksum.
+pub(crate) struct Sealed<'a> {
+    /// The line without the checksum.
+    pub(crate) text: Cow<'a, [u8]>,
+    sum: Option<u64>,
+}
+
+/// Stands before a checksum, which ends a line as `,"sum":"0123456789abcdef"}`.
+const SUM: &[u8] = b",\"sum\":\"";
+
+/// The length of the end of a line from there on.
+const SUM_LENGTH: usize = SUM.len() + 16 + 2;
+
+/// The checksum before the first line.
+pub(crate) const FIRST_SUM: u64 = 0;
+
+/// Appends its checksum to a line, which covers the lines before it as well; `sum` is the checksum of the line before.
+pub(crate) fn sealed(mut text: String, sum: &mut u64) -> String {
+    *sum = sum_after(*sum, text.as_bytes());
+    text.pop();
+    text + &format!(",\"sum\":\"{sum:016x}\"}}")
+}
+
+fn sum_after(sum: u64, text: &[u8]) -> u64 {
+    hash(&[sum.to_le_bytes(), hash(text).to_le_bytes()].concat())
+}
+
+impl<'a> Sealed<'a> {
+    /// Takes the checksum off a line, if there is one.
+    pub(crate) fn of(line: &'a [u8]) -> Self {
+        let seal = line.len().checked_sub(SUM_LENGTH).map(|at| line.split_at(at));
+        let sum = seal.and_then(|(_, seal)| {
+            let digits = seal.strip_prefix(SUM)?.strip_suffix(b"\"}")?;
+            u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+        });
+        match seal.zip(sum) {
+            Some(((text, _), sum)) => Self { text: [text, b"}"].concat().into(), sum: Some(sum) },
+            None => Self { text: line.into(), sum: None },
+        }
+    }
+
+    /// Returns the checksum of this line, if `before` is that of the line before it. It is `None` in a dump without
+    /// checksums, as earlier versions made them: the first line decides. The error is what was expected.
+    pub(crate) fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
+        match (before, self.sum) {
+            (Some(before), Some(sum)) if sum_after(before, &self.text) == sum => Ok(Some(sum)),
+            (Some(_), Some(_)) => Err("the checksum of the line: the file is damaged".to_owned()),
+            (Some(_), None) if is_first => Ok(None),
+            (Some(_), None) => Err("a checksum at the end of the line".to_owned()),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err("no checksum, as in the first line".to_owned()),
+        }
+    }
 }
 
 /// Leaves out the text that an error repeats, which may be anything: an item, or an address.

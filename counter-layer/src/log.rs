@@ -3,7 +3,8 @@
 //! A [`Parser`] reads the lines of a [`Format`], and a [`LogCounter`] decides about them as the layer decides about
 //! requests: by the same rules, identity and facets, so that a request counts the same whichever way it came. An
 //! [`Import`] counts what both make of a log into a [source](counter_core::source), which takes each line once. A
-//! [`Follower`] finds what has grown of a log in files that are rotated.
+//! [`Follower`] finds what has grown of a log in files that are rotated. A [`LogIndex`] refuses logs whose lines were
+//! counted before as a part of another log.
 //!
 //! ```no_run
 //! use std::collections::HashMap;
@@ -18,11 +19,9 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
-//! let recorder = counters.recorder();
-//! let key = recorder.secret().key("log"); // one of your own, so that it is the same after a restart
-//! let mut import =
-//!     Import::new(counters.sources(), Format::combined(), AccessCounterLayer::new(recorder).log_counter());
-//! let mut follower = Follower::new("/var/log/nginx/access.log", key);
+//! let layer = AccessCounterLayer::new(counters.recorder());
+//! let mut import = Import::new(counters.sources(), Format::combined(), layer.log_counter());
+//! let mut follower = Follower::new("/var/log/nginx/access.log");
 //! let (mut sources, mut checked) = (HashMap::new(), Instant::now());
 //! loop {
 //!     for part in follower.poll()? {
@@ -67,6 +66,8 @@ mod lines;
 mod fingerprint;
 mod follow;
 mod keys;
+mod marks;
+mod index;
 mod import;
 
 pub use counter::{Decision, LogCounter};
@@ -75,6 +76,7 @@ pub use fingerprint::Fingerprint;
 pub use follow::{Follower, Grown, LogFile};
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
+pub use index::{LogIndex, LogIndexError};
 #[cfg(feature = "hits")]
 pub(crate) use keys::Keys;
 pub use line::Line;
@@ -82,4 +84,5 @@ pub use line::Line;
 pub(crate) use line::{Headers, Piece};
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
+pub use marks::Marks;
 pub use pattern::FormatError;

@@ -1,28 +1,30 @@
 //! Counts access logs: each line once, however often the program is started and wherever it is killed.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 use std::io::{self, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use counter_core::source::{Commit, Source, SourceName, Sources};
-use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, ErrorKind};
-use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
+use counter_core::{AnyStore, Counters, ErrorKind};
+use counter_layer::log::{
+    Fingerprint, Follower, Format, Grown, Import, Lines, LogFile, LogIndex, LogIndexError, Marks, Parser,
+};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 use crate::progress;
+use crate::store::in_full;
 use crate::summary::Summary;
 use crate::target::Target;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
 ///
-/// Requests of days that the store no longer keeps, which are 120, are expired, also where the site has an archive: that is copied from the store.
+/// Requests of days that the store no longer keeps, which are 120, are expired: only lifetimes count them, also where the site has an archive, which is copied from the store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// Files to count, also compressed by gzip; `-` is the standard input, which needs --name.
@@ -61,6 +63,9 @@ const CHECK: Duration = Duration::from_secs(5);
 const CLOSE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The number of parts of logs that wait to be read; each may be a file that is deleted and still open.
+const MAX_QUEUE: usize = 256;
+
 /// The bytes of which a format is found out.
 const BEGINNING: u64 = 64 * 1024;
 
@@ -79,32 +84,34 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     }
     // From the beginning: one that is told to stop before it has connected ends as others do.
     let mut stop = settings.follow.then(stop_signals).transpose()?;
-    let counters = match &mut stop {
+    let (store, counters) = match &mut stop {
         Some([interrupt, terminate]) => tokio::select! {
-            counters = counters_when_there(&settings.target) => counters?,
+            opened = open_when_there(&settings.target) => opened?,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         },
-        None => settings.target.counters().await?,
+        None => settings.target.open().await?,
     };
-    let mut logs = Logs::new(&settings, &counters)?;
+    let mut logs = Logs::new(&settings, store, &counters)?;
     if let Some(stop) = stop {
         logs.follow(&settings.files, stop).await?;
         logs.close().await;
     } else {
         for file in &settings.files {
-            logs.count(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
+            let counted = logs.count(file).await;
+            counted.map_err(|error| format!("{}: {}", file.display(), in_full(&*error)))?;
         }
     }
     let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
+    summary.warn();
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }
 
-/// Builds the counters as soon as the store answers: a log that is followed waits for it.
-async fn counters_when_there(target: &Target) -> Result<Counters, Box<dyn Error>> {
+/// Opens the store as soon as it answers: a log that is followed waits for it.
+async fn open_when_there(target: &Target) -> Result<(AnyStore, Counters), Box<dyn Error>> {
     loop {
-        match target.counters().await {
+        match target.open().await {
             Err(error) if is_unavailable(&*error) => tracing::warn!(error, "the logs wait for the store"),
             built => return built,
         }
@@ -127,40 +134,68 @@ struct Logs {
     layer: AccessCounterLayer,
     format: Option<Format>,
     name: String,
-    /// The key of fingerprints, under which logs are known again.
-    key: VisitorKey,
+    /// The logs that were counted under this name, whose lines must not count again as a part of another log.
+    index: LogIndex,
     already_counted: u64,
-    /// The sources of the logs that are followed.
-    open: HashMap<Fingerprint, Source>,
+    /// The logs that are followed.
+    open: HashMap<Fingerprint, Open>,
+    /// Logs that are not counted, since their lines were counted before.
+    refused: HashSet<Fingerprint>,
+}
+
+/// A log that is followed.
+struct Open {
+    source: Source,
+    /// Marks that the index does not have yet.
+    marks: Marks,
+}
+
+/// The import of the parts of one log.
+struct Reader {
+    format: Format,
+    import: Import,
+}
+
+/// The files that are followed, and the parts of them that are to be read.
+struct Watch<'a> {
+    files: &'a [PathBuf],
+    followers: Vec<Follower>,
+    /// Each with the place of its file.
+    queue: VecDeque<(usize, Grown)>,
 }
 
 impl Logs {
-    fn new(settings: &Settings, counters: &Counters) -> Result<Self, Box<dyn Error>> {
+    fn new(settings: &Settings, store: AnyStore, counters: &Counters) -> Result<Self, Box<dyn Error>> {
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
         let layer = settings.target.layer(counters, client)?;
-        // Not a secret of this process, which another one would not have.
-        let key =
-            settings.target.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
         let format = settings.format.clone();
         let name = settings.name.as_deref().unwrap_or(NAME).to_owned();
-        let (sources, open) = (counters.sources(), HashMap::new());
-        Ok(Self { sources, layer, format, name, key, already_counted: 0, open })
+        let index = LogIndex::new(store, &name);
+        let (sources, open, refused) = (counters.sources(), HashMap::new(), HashSet::new());
+        Ok(Self { sources, layer, format, name, index, already_counted: 0, open, refused })
     }
 
     async fn count(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {
         if file == Path::new(INPUT) {
             return self.count_input().await;
         }
-        let Some(fingerprint) = Fingerprint::read(LogFile::open(file)?, self.key)? else {
+        let log = LogFile::open(file)?;
+        let length = std::fs::metadata(file)?.len();
+        let Some(fingerprint) = Fingerprint::read(log.reopen()?)? else {
+            if length > 0 {
+                warn_of_unfinished_line(file);
+            }
             return Ok(());
         };
-        let mut import = self.import(|| LogFile::open(file))?;
+        let Reader { format, mut import } = self.reader(log.reopen()?)?;
         let name = self.source(&fingerprint.to_string())?;
-        self.skip(&name, LogFile::open(file)?).await?;
-        let is_compressed = LogFile::open(file)?.is_compressed();
+        let position = self.sources.open(name.clone()).await?.position();
+        self.index.admit(&name, position, Parser::new(format), log.reopen()?.into_lines(0)).await?;
+        self.already_counted += lines(log.reopen()?.take(position))?;
+        let is_compressed = log.is_compressed();
         let bar = progress::reading(file, is_compressed)?;
         let open = |position| {
-            let mut log = LogFile::open(file)?;
+            let mut log = log.reopen()?;
             bar.set_position(position);
             let is_there = log.skip_to(position)?;
             let lines = Lines::new(bar.wrap_read(log), position);
@@ -168,10 +203,8 @@ impl Logs {
         };
         let end = import.count(name, open).await?;
         bar.finish_and_clear();
-        // A server may be about to write the rest of it.
-        let length = std::fs::metadata(file)?.len();
         if !is_compressed && end.is_some_and(|end| end < length) {
-            tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
+            warn_of_unfinished_line(file);
         }
         Ok(())
     }
@@ -189,77 +222,134 @@ impl Logs {
             already_counted = lines(stdin().take(position))?;
             Ok(Some(Lines::new(stdin(), position).finished()))
         };
-        import.count(name, open).await?;
+        let counted = import.count(name.clone(), open).await;
+        self.index.note(&name, &import.take_marks()).await?;
+        counted?;
         self.already_counted += already_counted;
         Ok(())
     }
 
-    /// Counts what the files have and what is added to them, until the program is told to stop.
+    /// Counts the files, and the lines that are added to them, until a signal stops the program.
     async fn follow(
         &mut self,
         files: &[PathBuf],
         [mut interrupt, mut terminate]: [Signal; 2],
     ) -> Result<(), Box<dyn Error>> {
-        let mut followers: Vec<_> = files.iter().map(|file| (Follower::new(file, self.key), None)).collect();
+        let mut watch = Watch::new(files);
+        tokio::select! {
+            ended = self.follow_for_ever(&mut watch) => return ended,
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        // The next import reads the files that still exist.
+        for (_, gone) in watch.queue.iter().filter(|(_, grown)| grown.is_gone()) {
+            self.lose(gone);
+        }
+        Ok(())
+    }
+
+    async fn follow_for_ever(&mut self, watch: &mut Watch<'_>) -> Result<(), Box<dyn Error>> {
+        let mut readers: Vec<Option<Reader>> = watch.files.iter().map(|_| None).collect();
         let mut checked = Instant::now();
         loop {
-            for ((follower, import), file) in followers.iter_mut().zip(files) {
-                let grown = follower.poll().map_err(|error| format!("{}: {error}", file.display()))?;
-                for grown in grown {
-                    let counted = tokio::select! {
-                        counted = self.count_grown(import, &grown) => counted,
-                        _ = interrupt.recv() => return Ok(()),
-                        _ = terminate.recv() => return Ok(()),
-                    };
-                    if let Err(error) = counted {
-                        tracing::warn!(%error, file = %grown.path().display(), "a log waits");
-                        follower.again(grown.fingerprint());
+            watch.poll()?;
+            let mut failed = Vec::new();
+            while let Some((place, grown)) = watch.queue.front().cloned() {
+                let mut counting = pin!(self.count_grown(&mut readers[place], &grown));
+                // Files may be rotated and deleted while the store is away.
+                let counted = loop {
+                    tokio::select! {
+                        counted = &mut counting => break counted,
+                        () = sleep(POLL) => watch.poll()?,
                     }
+                };
+                watch.queue.pop_front();
+                if let Err(error) = counted {
+                    tracing::warn!(%error, file = %grown.path().display(), "the log cannot be counted now");
+                    failed.push((place, grown.clone()));
                 }
             }
+            watch.queue.extend(failed);
             if checked.elapsed() >= CHECK {
-                tokio::select! {
-                    () = self.check(&mut followers) => {}
-                    _ = interrupt.recv() => return Ok(()),
-                    _ = terminate.recv() => return Ok(()),
-                }
+                self.check(&mut watch.followers).await;
                 checked = Instant::now();
             }
-            tokio::select! {
-                () = sleep(POLL) => {}
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
-            }
+            sleep(POLL).await;
         }
     }
 
     async fn count_grown(
         &mut self,
-        import: &mut Option<Import>,
+        reader: &mut Option<Reader>,
         grown: &Grown,
     ) -> Result<(), Box<dyn Error>> {
-        let import = match import {
-            Some(import) => import,
-            None => import.insert(self.import(|| LogFile::open(grown.path()))?),
+        let fingerprint = grown.fingerprint();
+        if self.refused.contains(&fingerprint) {
+            return Ok(());
+        }
+        let Reader { format, import } = match reader {
+            Some(reader) => reader,
+            None => {
+                // The part may be in another file by now.
+                let Some(file) = grown.open()? else { return Ok(()) };
+                reader.insert(self.reader(file)?)
+            }
         };
-        let name = self.source(&grown.fingerprint().to_string())?;
-        let source = match self.open.entry(grown.fingerprint()) {
-            Entry::Occupied(source) => source.into_mut(),
-            Entry::Vacant(place) => place.insert(self.sources.open(name).await?),
-        };
-        import.count_into(source, |position| grown.lines(position)).await?;
+        if !self.open.contains_key(&fingerprint) {
+            let name = self.source(&fingerprint.to_string())?;
+            let source = self.sources.open(name.clone()).await?;
+            if let Some(lines) = grown.lines(0)? {
+                let parser = Parser::new(format.clone());
+                match self.index.admit(&name, source.position(), parser, lines).await {
+                    Err(error @ (LogIndexError::Counted { .. } | LogIndexError::SameBeginning)) => {
+                        tracing::error!(%error, file = %grown.path().display(), "the log is not counted");
+                        self.refused.insert(fingerprint);
+                        return Ok(());
+                    }
+                    admitted => admitted?,
+                }
+            }
+            self.open.insert(fingerprint, Open { source, marks: Marks::default() });
+        }
+        let Some(open) = self.open.get_mut(&fingerprint) else { return Ok(()) };
+        let counted = import.count_into(&mut open.source, |position| grown.lines(position)).await;
+        open.marks.merge(import.take_marks());
+        if counted?.is_none() && grown.is_gone() {
+            self.lose(grown);
+        }
         Ok(())
     }
 
-    /// Asks the store whether it still has what was counted, and lets what it has lost be counted again.
-    async fn check(&mut self, followers: &mut [(Follower, Option<Import>)]) {
-        self.open.retain(|log, _| followers.iter().any(|(follower, _)| follower.has(*log)));
-        for (log, source) in &mut self.open {
+    /// Reports the lines of a part that was deleted before it was read.
+    fn lose(&mut self, gone: &Grown) {
+        let file = gone.path().display();
+        // The position is one in the text, and the length is that of the file.
+        if gone.path().extension().is_some_and(|extension| extension == "gz") {
+            return;
+        }
+        match self.open.get_mut(&gone.fingerprint()) {
+            Some(Open { source, .. }) if source.position() >= gone.length() => {}
+            Some(Open { source, .. }) => {
+                let bytes = gone.length() - source.position();
+                source.lose(source.position()..gone.length());
+                tracing::error!(%file, bytes, "a file was deleted before it was read; its last lines are not counted");
+            }
+            None => {
+                tracing::error!(%file, "a file was deleted before it was read; its lines are not counted");
+            }
+        }
+    }
+
+    /// Checks that the store still has all counts. Logs that it has lost counts of are read again.
+    async fn check(&mut self, followers: &mut [Follower]) {
+        self.note_marks().await;
+        self.open.retain(|log, _| followers.iter().any(|follower| follower.has(*log)));
+        for (log, Open { source, .. }) in &mut self.open {
             match source.check().await {
                 Ok(Commit::Done) => {}
                 Ok(Commit::Moved) => {
                     tracing::info!(source = %source.name(), position = source.position(), "the store is at another position");
-                    followers.iter_mut().for_each(|(follower, _)| follower.again(*log));
+                    followers.iter_mut().for_each(|follower| follower.again(*log));
                 }
                 // Those of the others are asked about when it is back.
                 Err(error) => return tracing::warn!(%error, "the store does not say what it has counted"),
@@ -267,43 +357,81 @@ impl Logs {
         }
     }
 
-    /// Counts what was read when the program was told to stop.
+    /// Notes in the index what was counted.
+    async fn note_marks(&mut self) {
+        for Open { source, marks } in self.open.values_mut().filter(|open| !open.marks.is_empty()) {
+            match self.index.note(source.name(), marks).await {
+                Ok(()) => *marks = Marks::default(),
+                Err(error) => return tracing::warn!(%error, "the index of the logs cannot be written now"),
+            }
+        }
+    }
+
+    /// Sends the lines that were read before the program was stopped.
     async fn close(&mut self) {
         let closing = async {
-            for source in self.open.values_mut() {
+            for Open { source, .. } in self.open.values_mut() {
                 // Where another import is ahead, it goes on from there.
                 while source.close().await.is_err() {
                     sleep(PAUSE).await;
                 }
             }
+            self.note_marks().await;
         };
         if timeout(CLOSE, closing).await.is_err() {
             tracing::warn!("the store does not take what was read last: the next import reads it again");
         }
     }
 
-    fn import<R: Read>(&self, open: impl Fn() -> io::Result<R>) -> Result<Import, Box<dyn Error>> {
+    /// Creates the import of a log whose format is that of this file, unless a format is set.
+    fn reader(&self, file: LogFile) -> Result<Reader, Box<dyn Error>> {
         let format = match &self.format {
             Some(format) => format.clone(),
             None => {
                 let mut beginning = Vec::new();
-                open()?.take(BEGINNING).read_to_end(&mut beginning)?;
+                file.take(BEGINNING).read_to_end(&mut beginning)?;
                 Format::detect(&beginning)?
             }
         };
-        Ok(Import::new(self.sources.clone(), format, self.layer.log_counter()))
+        let import = Import::new(self.sources.clone(), format.clone(), self.layer.log_counter());
+        Ok(Reader { format, import })
     }
 
     fn source(&self, log: &str) -> Result<SourceName, Box<dyn Error>> {
         Ok(format!("{}:{log}", self.name).parse()?)
     }
+}
 
-    /// Counts the lines that the store has before this import begins.
-    async fn skip(&mut self, name: &SourceName, log: impl Read) -> Result<(), Box<dyn Error>> {
-        let position = self.sources.open(name.clone()).await?.position();
-        self.already_counted += lines(log.take(position))?;
+impl<'a> Watch<'a> {
+    fn new(files: &'a [PathBuf]) -> Self {
+        Self { files, followers: files.iter().map(Follower::new).collect(), queue: VecDeque::new() }
+    }
+
+    /// Adds the files that have grown to the queue. A file in the queue can be read even if it is deleted.
+    fn poll(&mut self) -> Result<(), String> {
+        for (place, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
+            for grown in follower.poll().map_err(|error| format!("{}: {error}", file.display()))? {
+                // The first in the queue may be under way.
+                let is_same = |(_, queued): &(usize, Grown)| {
+                    queued.fingerprint() == grown.fingerprint() && queued.path() == grown.path()
+                };
+                let queued = self.queue.iter().skip(1).position(is_same);
+                if let Some(queued) = queued {
+                    self.queue[queued + 1] = (place, grown);
+                } else if self.queue.len() < MAX_QUEUE {
+                    self.queue.push_back((place, grown));
+                } else {
+                    follower.again(grown.fingerprint());
+                }
+            }
+        }
         Ok(())
     }
+}
+
+/// A server may be about to write the rest of it.
+fn warn_of_unfinished_line(file: &Path) {
+    tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
 }
 
 fn lines(mut log: impl Read) -> io::Result<u64> {

@@ -38,6 +38,7 @@ struct Summary {
     already_restored: u64,
     expired: u64,
     unknown: u64,
+    ahead: u64,
     refused: u64,
     unreadable: u64,
     unique: Unique,
@@ -94,7 +95,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     bar.finish_and_clear();
     warn(&restored, &unique);
     let Restored { counters, samples, sketches, distributions, lifetimes, already_restored, .. } = restored;
-    let Restored { expired, unknown, refused, unreadable, .. } = restored;
+    let Restored { expired, unknown, ahead, refused, unreadable, .. } = restored;
     let seconds = began.elapsed().as_secs_f64();
     let summary = Summary {
         counters,
@@ -105,6 +106,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         already_restored,
         expired,
         unknown,
+        ahead,
         refused,
         unreadable,
         unique: Unique::from(unique),
@@ -128,6 +130,10 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
         let precisions: Vec<_> = restored.unknown_precisions.iter().map(ToString::to_string).collect();
         let precisions = precisions.join(", ");
         tracing::warn!(unknown, precisions, "the dump has precisions that this store does not keep");
+    }
+    let ahead = restored.ahead;
+    if ahead > 0 {
+        tracing::warn!(ahead, "a part of the dump is more than 25 hours ahead of the store's clock");
     }
     if refused > 0 {
         tracing::warn!(refused, "the store refused a part of the dump");

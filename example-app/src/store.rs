@@ -153,7 +153,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Writes an error with its causes.
-fn in_full(error: &dyn Error) -> String {
+pub(crate) fn in_full(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

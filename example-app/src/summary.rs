@@ -16,7 +16,21 @@ pub(crate) struct Summary {
     malformed: u64,
     already_counted: u64,
     lost: u64,
+    hits: Hits,
     seconds: f64,
+}
+
+/// Hits of the records that were read, by where they are. A record makes one for each counter and label.
+#[derive(Debug, Default, Serialize)]
+struct Hits {
+    applied: u64,
+    /// Hits that no bucket keeps any more: only lifetimes count them.
+    expired: u64,
+    /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
+    ahead: u64,
+    refused: u64,
+    /// Hits that the store did not confirm. Their records were read again, or the next run reads them.
+    returned: u64,
 }
 
 impl Summary {
@@ -34,7 +48,30 @@ impl Summary {
             summary.malformed += records.malformed;
             summary.already_counted += records.already_counted;
             summary.lost += records.lost;
+            let hits = status.ledger.hits;
+            summary.hits.applied += hits.applied;
+            summary.hits.expired += hits.expired;
+            summary.hits.ahead += hits.dropped.ahead;
+            summary.hits.refused += hits.dropped.total() - hits.dropped.ahead;
+            summary.hits.returned += hits.pending + hits.returned;
         }
         summary
+    }
+
+    /// Logs a warning if some of the hits are in no bucket.
+    pub(crate) fn warn(&self) {
+        let Hits { expired, ahead, refused, .. } = self.hits;
+        if expired > 0 {
+            tracing::warn!(expired, "hits are older than any bucket is kept; only lifetimes count them");
+        }
+        if ahead > 0 {
+            tracing::warn!(
+                ahead,
+                "hits are more than 25 hours ahead of the store's clock and are not counted"
+            );
+        }
+        if refused > 0 {
+            tracing::warn!(refused, "the store refused hits, which are not counted");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use counter_core::visits::{Distribution, Measure};
-use counter_core::{Counters, Secret};
+use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
 use crate::{grid, labels, store};
@@ -34,16 +34,23 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    #[cfg(feature = "kafka")]
     pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
+        Ok(self.open().await?.1)
+    }
+
+    /// The store, and the visits over it.
+    pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
         let store = self.store.open().await?.store;
-        let mut counters = Counters::builder(store);
+        let mut counters = Counters::builder(store.clone());
         if let Some(secret) = self.secret.clone() {
             counters = counters.secret(secret);
         }
         if self.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        self.grid.build(counters).await
+        let counters = self.grid.build(counters).await?;
+        Ok((store, counters))
     }
 
     /// The layer as the site has it, whose requests are counted from elsewhere.

@@ -37,7 +37,8 @@
 //! each shard, beside the counts: a [source](crate::source) of the name `dump:{id}`. A restore that was killed, or whose
 //! store was away, is repeated from the first line of the file, by as many processes at once as there happen to be. A
 //! line that is missing, comes twice or is damaged ends the restore before anything of it is added; what came before it
-//! stays, and is passed over when the good file is restored.
+//! stays, and is passed over when the good file is restored. Each line ends with a checksum of itself and of all lines before
+//! it, so a line that was changed in any way is refused, also in the middle of a damaged `.gz`.
 //!
 //! The position of a dump is kept for ever, and takes some 200 bytes of each shard;
 //! [`Sources::forget`](crate::source::Sources::forget) forgets it, after which the dump can be added once more.
@@ -185,6 +186,10 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! ```
 //!
 //! A kind is `set`, `hll` or `adaptive`, which has items or registers. A store without unique counters has no such line.
+//!
+//! Each line ends with `,"sum":"…"}`, which is left out above: the MurmurHash64A, with the seed of Redis, of 16 bytes, which are
+//! the sum of the line before (0 for the first) and the hash of the line without its sum, both as little-endian numbers.
+//! Dumps of earlier versions have no sums, and are restored without that check.
 //!
 //! Registers are what Redis stores under the key of a HyperLogLog, in base64. What could not be read is an entry
 //! `unreadable` with the key and the reason, so that a file tells what it lacks. A file without its last line is torn,

@@ -183,7 +183,7 @@
 //!
 //! Waiting hits take no memory of their own: counts wait, one for each counter and start of a bucket. As a bucket leaves
 //! the retention of a fine precision, its count moves into the coarser ones; hits that no precision keeps any more are
-//! [`expired`](crate::visits::Hits::expired). So a counter has at most about two counts for each sample that is kept, 2 × 7 × 120
+//! [`expired`](crate::visits::Hits::expired): one count for each counter, which only its lifetime gets. So a counter has at most about two counts for each sample that is kept, 2 × 7 × 120
 //! by default, of about 64 bytes:
 //!
 //! | outage | counts of a counter with hits in every second | memory | of 2,000 counters |

@@ -216,13 +216,17 @@ impl Precisions {
         self.iter().enumerate().skip(finest)
     }
 
+    /// Returns the precision with this index; [`Precision::COARSEST`] for an index beyond the last.
     pub(crate) fn precision(&self, place: usize) -> Precision {
-        self.kept[place].precision
+        self.kept.get(place).map_or(Precision::COARSEST, |kept| kept.precision)
     }
 
-    /// Returns the index of a precision of the set.
+    /// Returns the index of a precision of the set; the number of precisions for [`Precision::COARSEST`].
     #[cfg(feature = "spool")]
     pub(crate) fn place(&self, precision: Precision) -> Option<usize> {
+        if precision == Precision::COARSEST {
+            return Some(self.kept.len());
+        }
         self.iter().position(|kept| kept.precision == precision)
     }
 
@@ -237,8 +241,12 @@ impl Precisions {
     }
 
     /// Returns the coarsest start that still gives every precision from `finest` on its own bucket.
+    ///
+    /// Beyond the last precision there are no buckets, and all instants have the same start.
     pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
-        let first = self.precision(finest);
+        let Some(Retention { precision: first, .. }) = self.kept.get(finest).copied() else {
+            return Timestamp::MIN;
+        };
         if first == self.base {
             // Each of its buckets lies inside one bucket of every other, so none starts later.
             return first.bucket(at).start;

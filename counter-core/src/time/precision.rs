@@ -44,6 +44,9 @@ pub struct Bucket {
 pub struct PrecisionError(String);
 
 impl Precision {
+    /// Coarser than every other precision; it has no buckets. Its offset is larger than any that can be set.
+    pub(crate) const COARSEST: Self = Self { width: NonZeroU32::MAX, offset: u32::MAX };
+
     /// Creates a precision of this many seconds, with buckets that begin at its multiples.
     #[must_use]
     pub const fn new(seconds: NonZeroU32) -> Self {

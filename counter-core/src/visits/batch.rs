@@ -37,7 +37,8 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Adds {
-    /// Hits: to each precision from the finest of the cell on, and to the lifetime of its counter.
+    /// Hits: to each precision from the finest of the cell on, and to the lifetime of its counter unless all of its
+    /// buckets refuse it.
     #[default]
     Hits,
     /// Samples of some precisions, such as those of another store: to the same buckets, and to no lifetime. What is to
@@ -54,7 +55,8 @@ pub struct Cell {
     pub counter: CounterName,
     /// An instant that lies in every bucket that the count belongs to.
     pub start: Timestamp,
-    /// The finest precision that still keeps the count; all coarser ones keep it too.
+    /// The finest precision that still keeps the count; all coarser ones keep it too. If it is coarser than all
+    /// precisions of the batch, the count has expired, and is added to the lifetime of the counter only.
     pub finest: Precision,
     /// The amount to add.
     pub count: u64,
@@ -166,15 +168,27 @@ impl Batch {
         self.cells.iter().map(|cell| cell.count).sum()
     }
 
+    /// Returns the sum of the cells that have [expired](Self::is_expired).
+    #[must_use]
+    pub fn expired_hits(&self) -> u64 {
+        self.cells.iter().filter(|cell| self.is_expired(cell)).map(|cell| cell.count).sum()
+    }
+
+    /// Returns whether no precision keeps the hits of a cell any more, so that they only add to a lifetime.
+    #[must_use]
+    pub fn is_expired(&self, cell: &Cell) -> bool {
+        self.adds == Adds::Hits && self.buckets(cell).next().is_none()
+    }
+
     /// Returns the number of cells, sketches and parts of distributions.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.sketches.len() + self.bins.len()
     }
 
-    /// Returns whether a cell adds to the lifetime of its counter, if this number of its buckets took it.
-    pub(crate) const fn adds_to_lifetime(&self, buckets: usize) -> bool {
+    /// Returns whether a cell adds to the lifetime of its counter, if this number of its `wanted` buckets took it.
+    pub(crate) const fn adds_to_lifetime(&self, buckets: usize, wanted: usize) -> bool {
         match self.adds {
-            Adds::Hits => buckets > 0,
+            Adds::Hits => buckets > 0 || wanted == 0,
             Adds::Samples => false,
             Adds::Lifetimes => true,
         }

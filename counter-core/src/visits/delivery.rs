@@ -59,26 +59,36 @@ impl Delivery {
         let hits = batch.hits();
         account.sent -= hits;
         account.sent_cells -= batch.len();
-        self.settled.applied += hits;
+        let expired = batch.expired_hits();
+        self.settled.applied += hits - expired;
+        self.settled.expired += expired;
         for remark in remarks {
             if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
-                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
-                self.settled.applied -= count;
-                *self.settled.dropped.of(reason) += count;
+                let Some(cell) = batch.cells.get(index) else { continue };
+                *(if batch.is_expired(cell) {
+                    &mut self.settled.expired
+                } else {
+                    &mut self.settled.applied
+                }) -= cell.count;
+                *self.settled.dropped.of(reason) += cell.count;
             }
         }
     }
 
-    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
-    pub(crate) fn doubt(&mut self, shard: Shard, mut hits: u64, cells: usize, replay: bool) {
+    /// Notes a batch that was sent, or sent again, without any way to learn whether the store has it.
+    pub(crate) fn doubt(&mut self, batch: &Batch, replay: bool) {
+        let mut hits = batch.hits();
         if replay {
             // The store may have refused some of them at first, which are dropped already.
-            hits = hits.min(self.settled.applied);
-            self.settled.applied -= hits;
+            let expired = batch.expired_hits().min(self.settled.expired);
+            let applied = (hits - expired).min(self.settled.applied);
+            self.settled.expired -= expired;
+            self.settled.applied -= applied;
+            hits = applied + expired;
         } else {
-            let account = self.account(shard);
+            let account = self.account(batch.shard);
             account.sent -= hits;
-            account.sent_cells -= cells;
+            account.sent_cells -= batch.len();
         }
         self.settled.dropped.in_doubt += hits;
     }
@@ -100,19 +110,6 @@ impl Delivery {
         self.settled.recorded += hits;
         self.settled.recovered += hits;
         self.settled.dropped.in_doubt += hits;
-    }
-
-    /// Notes hits of an ended process that no precision keeps any more.
-    #[cfg(feature = "spool")]
-    pub(crate) fn recover_expired(&mut self, hits: u64) {
-        self.settled.recorded += hits;
-        self.settled.recovered += hits;
-        self.expire(hits);
-    }
-
-    /// Notes hits that no precision keeps any more.
-    pub(crate) fn expire(&mut self, hits: u64) {
-        self.settled.expired += hits;
     }
 
     /// Notes hits that the store acknowledged and then lost for good.
@@ -181,9 +178,13 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
+    use crate::visits::{Cell, DropReason, Fence, FenceKind, Incarnation};
+    use crate::writer::WriterId;
+    use crate::{CounterName, Precision, Timestamp};
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_acknowledges_batches_is_not_failing() {
@@ -209,17 +210,6 @@ mod tests {
         account.exchange(None);
         assert_eq!(account.failing(), None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::time::Grid;
-    use crate::visits::{Adds, Cell, DropReason, Fence, FenceKind};
-    use crate::writer::WriterId;
-    use crate::{CounterName, Precision, Timestamp};
 
     #[test]
     fn hits_that_were_refused_and_are_then_in_doubt_stay_in_balance() {
@@ -230,20 +220,14 @@ mod tests {
             finest: Precision::try_from(1).expect("not 0"),
             count: 5,
         };
-        let batch = Batch {
-            shard,
-            fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 2, after: 1 },
-            cells: vec![cell],
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid: Arc::new(Grid::default()),
-            adds: Adds::Hits,
-        };
+        let kind = FenceKind::Process { incarnation: Incarnation::default() };
+        let fence = Fence { writer: WriterId::random(), kind, sequence: 2, after: 1 };
+        let batch = Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) };
         let mut delivery = Delivery::new(Shards::ONE);
         (delivery.account(shard).sent, delivery.account(shard).sent_cells) = (5, 1);
         let refused = Remark::Refused { part: Part::Cell(0), reason: DropReason::OutOfRange };
         delivery.acknowledge(&batch, &[refused], false);
-        delivery.doubt(shard, 5, 1, true);
+        delivery.doubt(&batch, true);
         let hits = Hits { recorded: 5, ..delivery.hits() };
         assert!(hits.balance(), "{hits:?}");
         assert_eq!((hits.applied, hits.dropped.out_of_range), (0, 5));

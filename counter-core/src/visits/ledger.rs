@@ -82,7 +82,8 @@ pub struct Hits {
     pub applied: u64,
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Hits that waited until no precision kept their bucket any more.
+    /// Hits that no precision keeps any more, because they waited for long or were old when they were recorded: the
+    /// store has added them to the lifetimes of their counters, and to nothing else.
     pub expired: u64,
     /// Hits that the store refused for good.
     pub dropped: Dropped,
@@ -168,6 +169,17 @@ impl Dropped {
             DropReason::Ahead => &mut self.ahead,
             DropReason::Other => &mut self.other,
         }
+    }
+}
+
+impl AddAssign for Dropped {
+    fn add_assign(&mut self, other: Self) {
+        self.wrong_type += other.wrong_type;
+        self.not_a_number += other.not_a_number;
+        self.out_of_range += other.out_of_range;
+        self.ahead += other.ahead;
+        self.in_doubt += other.in_doubt;
+        self.other += other.other;
     }
 }
 

@@ -273,7 +273,7 @@ impl Kept {
                     fit += 1;
                 }
             }
-            if batch.adds_to_lifetime(fit) {
+            if batch.adds_to_lifetime(fit, wanted) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
                     remarks.push(Remark::Began { cell: index });

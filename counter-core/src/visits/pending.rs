@@ -171,17 +171,18 @@ impl Pending {
         self.labels.values().fold(self.cells.sum(), |sum, count| sum.saturating_add(*count))
     }
 
-    /// Folds what fine precisions no longer keep into coarser ones; returns the hits that none keeps.
-    pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
-        let mut expired = self.cells.coarsen(&grid.counts, now);
-        coarsen(&mut self.labels, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
+    /// Folds what fine precisions no longer keep into coarser ones. Hits that none keeps wait for the lifetime of
+    /// their counter.
+    pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
+        self.cells.coarsen(&grid.counts, now);
+        let expired = grid.counts.iter().len();
+        coarsen(&mut self.labels, &grid.counts, now, Some(expired), |sum, count| *sum += count);
         press(&mut self.labels, &grid.counts, MOST_LABELS, |_| 1, |sum, count| *sum += count);
-        coarsen(&mut self.sketches, &grid.visitors, now, |all, some| Arc::make_mut(all).merge(&some), drop);
+        coarsen(&mut self.sketches, &grid.visitors, now, None, |all, some| Arc::make_mut(all).merge(&some));
         if let Some(set) = &grid.distributions {
-            coarsen(&mut self.bins, set, now, |all, some| merge_bins(all, &some), drop);
+            coarsen(&mut self.bins, set, now, None, |all, some| merge_bins(all, &some));
             press(&mut self.bins, set, MOST_BINS, Vec::len, |all, some| merge_bins(all, &some));
         }
-        expired
     }
 
     /// Takes everything, cut into chunks that change this many samples at most.
@@ -281,23 +282,21 @@ fn press<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     }
 }
 
+/// Folds what fine precisions no longer keep into coarser ones. What none keeps gets the index `expired`, or is dropped.
 fn coarsen<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     map: &mut HashMap<Key<C>, V, S>,
     set: &Precisions,
     now: Timestamp,
+    expired: Option<usize>,
     mut merge: impl FnMut(&mut V, V),
-    mut expire: impl FnMut(V),
 ) {
-    let wanted = |key: &Key<C>| set.finest_wanted(key.finest, key.start, now);
+    let wanted = |key: &Key<C>| set.finest_wanted(key.finest, key.start, now).or(expired);
     let stale: Vec<_> = map.keys().filter(|key| wanted(key) != Some(key.finest)).cloned().collect();
     for key in stale {
         let Some(value) = map.remove(&key) else { continue };
-        match wanted(&key) {
-            Some(finest) => {
-                let start = set.start(finest, key.start);
-                merge(map.entry(Key { finest, start, ..key }).or_default(), value);
-            }
-            None => expire(value),
+        if let Some(finest) = wanted(&key) {
+            let start = set.start(finest, key.start);
+            merge(map.entry(Key { finest, start, ..key }).or_default(), value);
         }
     }
 }
@@ -329,19 +328,21 @@ mod tests {
     #[test]
     fn a_long_outage_leaves_a_bounded_number_of_cells() {
         let (grid, mut pending) = (grid(), Pending::default());
-        let mut expired = 0;
         for second in 0..40_000 {
             let now = Timestamp::from_unix(1_000_000 + second);
             pending.add(1, now, 1, &grid);
             pending.raise(1, now, Register::of(&second.to_le_bytes()), &grid);
             pending.measure(1, now, Bin::status(200), 1, &grid);
             if second % 100 == 0 {
-                expired += pending.coarsen(now, &grid);
+                pending.coarsen(now, &grid);
                 assert!(pending.len() <= 120 * (4 + 2 + 3) * 2 + 100, "{}", pending.len());
             }
         }
-        assert_eq!(pending.hits() + expired, 40_000);
-        assert!(expired > 30_000 && expired < 33_000, "{expired}");
+        assert_eq!(pending.hits(), 40_000);
+        let chunks = pending.take(&names(), &grid, SAMPLES);
+        let expired = chunks.iter().flat_map(|chunk| &chunk.cells);
+        let expired: Vec<_> = expired.filter(|cell| cell.finest == Precision::COARSEST).collect();
+        assert!(matches!(&expired[..], [one] if (30_000..33_000).contains(&one.count)), "{expired:?}");
     }
 
     #[test]
@@ -428,27 +429,30 @@ mod tests {
             let (epoch, names) = (1_000_003, names());
             let now = Timestamp::from_unix(epoch + now);
             let mut expected = std::collections::BTreeMap::new();
-            let mut unwanted = 0;
+            let mut unwanted = std::collections::BTreeMap::new();
             for (counter, at, count) in hits {
                 let at = Timestamp::from_unix(epoch + at);
                 pending.add(counter, at, count, &grid);
                 match grid.counts.finest_wanted(0, at, now) {
-                    None => unwanted += count,
+                    None => *unwanted.entry(names[counter as usize].clone()).or_insert(0) += count,
                     Some(finest) => for (_, kept) in grid.counts.from(finest) {
                         let bucket = kept.precision.bucket(at);
                         *expected.entry((names[counter as usize].clone(), bucket)).or_insert(0) += count;
                     }
                 }
             }
-            prop_assert_eq!(pending.coarsen(now, &grid), unwanted);
-            let mut sums = std::collections::BTreeMap::new();
+            pending.coarsen(now, &grid);
+            let (mut sums, mut expired) = (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
             for cell in pending.take(&names, &grid, SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
+                if cell.finest == Precision::COARSEST {
+                    *expired.entry(cell.counter.clone()).or_insert(0) += cell.count;
+                }
                 for kept in grid.counts.iter().filter(|kept| kept.precision >= cell.finest) {
                     let bucket = kept.precision.bucket(cell.start);
                     *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;
                 }
             }
-            prop_assert_eq!(sums, expected);
+            prop_assert_eq!((sums, expired), (expected, unwanted));
         }
 
         #[test]

@@ -108,7 +108,7 @@ impl Recorder {
     /// Records one hit of this weight at an instant, which may lie in the past.
     ///
     /// Where a precision no longer keeps the instant's bucket, the coarser ones count the hit; where none
-    /// does, the hit is `expired` in the ledger.
+    /// does, the hit is `expired` in the ledger, and only the lifetime of the counter counts it.
     pub fn record_at(
         &self,
         counter: Counter,

@@ -250,7 +250,7 @@ impl Tally {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
         let waiting = &mut backlog.waiting[shard.index()];
-        backlog.delivery.expire(waiting.coarsen(now, &self.grid));
+        waiting.coarsen(now, &self.grid);
         if waiting.pending.len() == 0 {
             return Vec::new();
         }
@@ -296,9 +296,10 @@ impl Tally {
         update(self.backlog().delivery.account(shard))
     }
 
-    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
-    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
-        self.backlog().delivery.doubt(shard, hits, cells, replay);
+    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them; `expired` of
+    /// them had expired.
+    pub(crate) fn doubt(&self, batch: &Batch, replay: bool) {
+        self.backlog().delivery.doubt(batch, replay);
     }
 
     /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
@@ -442,7 +443,7 @@ impl Tally {
         backlog.spare_labels = labels;
         for waiting in &mut backlog.waiting {
             if waiting.pending.len() > waiting.high_water {
-                backlog.delivery.expire(waiting.coarsen(now, &self.grid));
+                waiting.coarsen(now, &self.grid);
             }
         }
     }
@@ -488,10 +489,9 @@ impl Waiting {
         }
     }
 
-    /// Folds what has aged; returns the hits that no precision keeps any more.
-    fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
-        let expired = self.pending.coarsen(now, grid);
+    /// Folds what has aged.
+    fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
+        self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);
-        expired
     }
 }

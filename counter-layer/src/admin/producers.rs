@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::source::{Commit, Source, SourceName, Sources};
+use counter_core::source::{Commit, Source, SourceHits, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Hit, Measured, Skip};
 use counter_core::{Error, Timestamp};
@@ -40,6 +40,8 @@ pub(crate) struct Receipt {
     pub(crate) excluded: u64,
     pub(crate) unmatched: u64,
     pub(crate) ignored: u64,
+    /// The hits that this request added, by where they are.
+    pub(crate) hits: SourceHits,
     /// Line, from 1, and reason.
     pub(crate) malformed: Vec<(usize, Malformed)>,
 }
@@ -133,7 +135,7 @@ impl Producers {
         while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
             next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
         }
-        let receipt = Receipt::of(&lines, &decided, &slots, opened_at);
+        let receipt = Receipt { hits: source.hits(), ..Receipt::of(&lines, &decided, &slots, opened_at) };
         let malformed = source.ledger().records.malformed;
         // Often enough to be noticed, and never more than 64 times.
         if malformed.checked_ilog2() > before.checked_ilog2() {

@@ -175,7 +175,8 @@
 //! The store keeps the number for 90 days after the last request that was counted, by its own clock, or as long as
 //! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later is told 409 with
 //! `number` 0, and begins at 1. So that a request that was counted and forgotten does not count twice, records that are
-//! older than that time less two days are `expired`.
+//! older than that time less two days are `expired`, and count nowhere. The answer says how many hits the request added:
+//! `applied`, `expired`, and `ahead` of the store's clock by more than 25 hours, which are refused.
 //!
 //! # An audit of the archive
 //!

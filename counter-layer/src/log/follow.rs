@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use counter_core::visitor::VisitorKey;
 use flate2::read::MultiGzDecoder;
 
 use super::fingerprint::Fingerprint;
@@ -22,18 +22,20 @@ use super::lines::Lines;
 /// is never read again, and the rest is read from wherever it is now. Lines that are written between the copy and the
 /// truncation of `copytruncate` are in no file, and are lost to everything.
 ///
+/// It keeps the latest 64 files open, so that a file that is deleted before it was read, as in an outage of the store, can
+/// still be read to its end. Its space on the disk is free again when it was.
+///
 /// It keeps no positions: the store of the counters has them. It neither spawns nor waits; the caller polls as often as
 /// it likes, on a thread that may block.
 ///
 /// ```
-/// use counter_core::visitor::VisitorKey;
 /// use counter_layer::log::Follower;
 ///
 /// # let folder = std::env::temp_dir().join(format!("follower-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
 /// # let path = folder.join("access.log");
 /// std::fs::write(&path, "one\ntwo\n")?;
-/// let mut follower = Follower::new(&path, VisitorKey::new([7; 16]));
+/// let mut follower = Follower::new(&path);
 /// for grown in follower.poll()? {
 ///     let from = 4; // what the store says of the source with this fingerprint
 ///     let Some(mut lines) = grown.lines(from)? else { continue };
@@ -47,10 +49,19 @@ use super::lines::Lines;
 #[derive(Debug)]
 pub struct Follower {
     path: PathBuf,
-    key: VisitorKey,
-    /// The files as they were when they were last looked at, if they need not be looked at again, and their
-    /// fingerprints.
-    known: HashMap<PathBuf, (Option<Look>, Option<Fingerprint>)>,
+    known: HashMap<PathBuf, Known>,
+    /// Files that are gone, and whether the next poll returns them.
+    gone: Vec<(Grown, bool)>,
+}
+
+/// A file as it was when it was last looked at.
+#[derive(Debug)]
+struct Known {
+    /// `None` if it has to be looked at again.
+    look: Option<Look>,
+    fingerprint: Option<Fingerprint>,
+    length: u64,
+    file: Option<Arc<File>>,
 }
 
 /// A part of a log, in a file that is new or has changed since the last poll.
@@ -58,7 +69,10 @@ pub struct Follower {
 pub struct Grown {
     path: PathBuf,
     fingerprint: Fingerprint,
-    key: VisitorKey,
+    length: u64,
+    is_gone: bool,
+    /// The file, in case it is deleted.
+    file: Option<Arc<File>>,
 }
 
 /// What a file looks like while it does not change.
@@ -75,9 +89,10 @@ struct Look {
 /// longer begins with the line that it began with: somebody has truncated it then.
 #[derive(Debug)]
 pub struct LogFile {
+    path: PathBuf,
     content: Content,
-    /// What the file has to begin with, and under which key.
-    expected: Option<(Fingerprint, VisitorKey)>,
+    /// The fingerprint that the file has to have.
+    expected: Option<Fingerprint>,
 }
 
 #[derive(Debug)]
@@ -89,11 +104,13 @@ enum Content {
 /// The bytes that a file of gzip begins with (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// The number of files that are kept open.
+const MAX_OPEN: usize = 64;
+
 impl Follower {
-    /// Creates a follower of the log in this file, which need not exist yet; its parts are known by their fingerprints
-    /// under this key.
-    pub fn new(path: impl Into<PathBuf>, key: VisitorKey) -> Self {
-        Self { path: path.into(), key, known: HashMap::new() }
+    /// Creates a follower of the log in this file, which need not exist yet; its parts are known by their fingerprints.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), known: HashMap::new(), gone: Vec::new() }
     }
 
     /// Returns the parts of the log that are new or have grown since the last poll, the oldest first; at the first
@@ -102,43 +119,79 @@ impl Follower {
     /// A part that is there twice, as while it is being copied or compressed, is returned once for each file. A file
     /// that cannot be read, perhaps because it is gone or only half compressed, is looked at again by the next poll.
     ///
+    /// A part that is in no file any more is returned once: see [`Grown::is_gone`].
+    ///
     /// # Errors
     /// When the folder cannot be listed.
     pub fn poll(&mut self) -> io::Result<Vec<Grown>> {
         let mut grown = Vec::new();
         let mut files = files_of(&self.path)?;
-        self.known.retain(|path, _| files.iter().any(|(other, _)| other == path));
+        let mut before = std::mem::take(&mut self.known);
         // In a rotation by numbers the order of names says nothing.
         files.sort_by_key(|(_, look)| look.modified);
-        for (path, look) in files {
-            if self.known.get(&path).is_some_and(|(known, _)| *known == Some(look)) {
-                continue;
+        let first_open = files.len().saturating_sub(MAX_OPEN);
+        for (place, (path, look)) in files.into_iter().enumerate() {
+            if let Some(mut known) = before.remove(&path) {
+                if known.look == Some(look) {
+                    known.file.take_if(|_| place < first_open);
+                    self.known.insert(path, known);
+                    continue;
+                }
+                // What was there before may be elsewhere now, or gone.
+                before.insert(path.clone(), known);
             }
-            let Ok(fingerprint) = LogFile::open(&path).and_then(|file| Fingerprint::read(file, self.key))
-            else {
-                self.known.remove(&path);
+            let Ok((file, fingerprint)) = identify(&path) else {
+                if let Some(known) = before.remove(&path) {
+                    self.known.insert(path, Known { look: None, ..known });
+                }
                 continue;
             };
-            self.known.insert(path.clone(), (Some(look), fingerprint));
+            let file = Some(Arc::new(file)).filter(|_| place >= first_open);
+            let length = look.length;
             if let Some(fingerprint) = fingerprint {
-                grown.push(Grown { path, fingerprint, key: self.key });
+                let (path, file) = (path.clone(), file.clone());
+                grown.push(Grown { path, fingerprint, length, is_gone: false, file });
+            }
+            self.known.insert(path, Known { look: Some(look), fingerprint, length, file });
+        }
+        let gone = self.find_gone(before);
+        Ok(gone.into_iter().chain(grown).collect())
+    }
+
+    /// Returns the parts that were in these files and are in none any more.
+    fn find_gone(&mut self, before: HashMap<PathBuf, Known>) -> Vec<Grown> {
+        // Those that the caller did not ask for again were read.
+        let known = &self.known;
+        let is_back = |gone: &Grown| known.values().any(|known| known.fingerprint == Some(gone.fingerprint));
+        self.gone.retain(|(gone, is_due)| *is_due && !is_back(gone));
+        for (path, Known { fingerprint, length, file, .. }) in before {
+            let Some(fingerprint) = fingerprint else { continue };
+            let is_kept = self.gone.iter().any(|(grown, _)| grown.fingerprint == fingerprint);
+            if !is_kept && !self.has(fingerprint) {
+                self.gone.push((Grown { path, fingerprint, length, is_gone: true, file }, true));
             }
         }
-        Ok(grown)
+        let open = self.gone.len().saturating_sub(MAX_OPEN);
+        self.gone[..open].iter_mut().for_each(|(grown, _)| grown.file = None);
+        self.gone.iter_mut().for_each(|(_, is_due)| *is_due = false);
+        self.gone.iter().map(|(grown, _)| grown.clone()).collect()
     }
 
     /// Lets the next poll find a part of the log again: for a caller that could not read it to its end, or whose store
     /// has gone back to an older state.
     pub fn again(&mut self, fingerprint: Fingerprint) {
-        for (look, _) in self.known.values_mut().filter(|(_, known)| *known == Some(fingerprint)) {
-            *look = None;
+        for known in self.known.values_mut().filter(|known| known.fingerprint == Some(fingerprint)) {
+            known.look = None;
+        }
+        for (_, is_due) in self.gone.iter_mut().filter(|(gone, _)| gone.fingerprint == fingerprint) {
+            *is_due = true;
         }
     }
 
     /// Returns whether the last poll saw this part of the log in a file.
     #[must_use]
     pub fn has(&self, fingerprint: Fingerprint) -> bool {
-        self.known.values().any(|(_, known)| *known == Some(fingerprint))
+        self.known.values().any(|known| known.fingerprint == Some(fingerprint))
     }
 }
 
@@ -155,29 +208,86 @@ impl Grown {
         &self.path
     }
 
+    /// Returns whether the part was in a file before, and is in none any more. If the file was still open, its lines can be
+    /// read once more; otherwise those beyond the position that was read are lost.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Returns the length of the file when it was found, in bytes; of a compressed file, of what is compressed.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Returns its lines from this position on; `None` where the file has another beginning by now, or is gone, or is
     /// not so long. Then the part may be in another file, which another poll finds.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn lines(&self, position: u64) -> io::Result<Option<Lines<LogFile>>> {
-        let mut file = match LogFile::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+        Ok(self.file_at(position)?.map(|file| file.into_lines(position)))
+    }
+
+    /// Opens the file at its beginning; `None` as for [`lines`](Self::lines).
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(&self) -> io::Result<Option<LogFile>> {
+        self.file_at(0)
+    }
+
+    fn file_at(&self, position: u64) -> io::Result<Option<LogFile>> {
+        // A compressed file was checked when it was found.
+        let at = |file| {
+            let mut file = LogFile::of(self.path.clone(), file)?;
+            file.expected = Some(self.fingerprint);
+            let is_there = file.is_as_expected()? && file.skip_to(position)?;
+            io::Result::Ok(is_there.then_some(file))
         };
-        file.expected = Some((self.fingerprint, self.key));
-        let is_there = file.is_as_expected()? && file.skip_to(position)?;
-        Ok(is_there.then(|| file.into_lines(position)))
+        let found = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => at(file?)?,
+        };
+        match (found, &self.file) {
+            (None, Some(file)) => at(file.try_clone()?),
+            (found, _) => Ok(found),
+        }
     }
 }
 
 impl LogFile {
-    /// Opens a file, and looks at its first bytes whether it is compressed.
+    /// Opens a file, and looks at its first bytes whether it is compressed. A compressed file is read to its end, so that
+    /// no line of a damaged or incomplete one is counted.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read, or is damaged.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::checked(path.as_ref().to_owned(), File::open(&path)?)
+    }
+
+    fn checked(path: PathBuf, file: File) -> io::Result<Self> {
+        let mut log = Self::of(path.clone(), file.try_clone()?)?;
+        if !log.is_compressed() {
+            return Ok(log);
+        }
+        io::copy(&mut log, &mut io::sink()).map_err(|error| {
+            io::Error::new(error.kind(), format!("the compressed file is damaged or incomplete ({error})"))
+        })?;
+        Self::of(path, file)
+    }
+
+    /// Opens the file of this path again, at its beginning, without reading it to its end first.
     ///
     /// # Errors
     /// When it cannot be opened or read.
-    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+    pub fn reopen(&self) -> io::Result<Self> {
+        Self::of(self.path.clone(), File::open(&self.path)?)
+    }
+
+    fn of(path: PathBuf, mut file: File) -> io::Result<Self> {
+        file.rewind()?;
         let mut begin = [0; GZIP.len()];
         let is_gzip = match file.read_exact(&mut begin) {
             Ok(()) => begin == GZIP,
@@ -187,7 +297,7 @@ impl LogFile {
         file.rewind()?;
         let content =
             if is_gzip { Content::Gzip(Box::new(MultiGzDecoder::new(file))) } else { Content::Plain(file) };
-        Ok(Self { content, expected: None })
+        Ok(Self { path, content, expected: None })
     }
 
     /// Returns `true` for a file that is compressed, which nothing more is written to.
@@ -218,14 +328,14 @@ impl LogFile {
         }
     }
 
-    /// Returns whether the file begins with what it has to begin with.
+    /// Returns whether the file begins with what it has to begin with. One that is compressed does not change.
     fn is_as_expected(&mut self) -> io::Result<bool> {
-        let (Some((fingerprint, key)), Content::Plain(file)) = (self.expected, &mut self.content) else {
+        let (Some(fingerprint), Content::Plain(file)) = (self.expected, &mut self.content) else {
             return Ok(true);
         };
         let position = file.stream_position()?;
         file.rewind()?;
-        let found = Fingerprint::read(&mut *file, key)?;
+        let found = Fingerprint::read(&mut *file)?;
         file.seek(SeekFrom::Start(position))?;
         Ok(found == Some(fingerprint))
     }
@@ -253,6 +363,13 @@ impl Look {
         let inode = 0;
         Self { length: metadata.len(), modified: metadata.modified().ok(), inode }
     }
+}
+
+/// Opens a file, and returns its fingerprint.
+fn identify(path: &Path) -> io::Result<(File, Option<Fingerprint>)> {
+    let file = File::open(path)?;
+    let fingerprint = Fingerprint::read(LogFile::checked(path.to_owned(), file.try_clone()?)?)?;
+    Ok((file, fingerprint))
 }
 
 /// The files of a log: the one at its path, and those whose names go on behind its name.

@@ -11,6 +11,7 @@ use super::format::{Format, Parser};
 use super::keys::Keys;
 use super::lines::Lines;
 use super::malformed::MalformedLines;
+use super::marks::{Mark, Marks};
 
 /// Counts logs into [sources](counter_core::source): each line once, however often and wherever the log is read.
 ///
@@ -48,6 +49,7 @@ pub struct Import {
     counter: LogCounter,
     keys: Keys,
     malformed: MalformedLines,
+    marks: Marks,
 }
 
 /// The reason why an import cannot go on now. Nothing is lost: it goes on where the store says that it ended.
@@ -68,8 +70,14 @@ impl Import {
     #[must_use]
     pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
         let (has_directives, parser) = (format.has_directives(), Parser::new(format));
-        let (keys, malformed) = (Keys::default(), MalformedLines::default());
-        Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed }
+        let (keys, malformed, marks) = (Keys::default(), MalformedLines::default(), Marks::default());
+        Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed, marks }
+    }
+
+    /// Takes the marks of the lines that were read since the last call, to be [noted](crate::log::LogIndex::note)
+    /// under the name of their source.
+    pub fn take_marks(&mut self) -> Marks {
+        std::mem::take(&mut self.marks)
     }
 
     /// Returns the lines that were malformed, by reason. One that is read again is counted again.
@@ -160,6 +168,8 @@ impl Import {
                     false
                 }
                 Ok(Some(line)) => {
+                    let (day, mark) = Mark::of(&line);
+                    self.marks.insert(day, mark);
                     let key = match self.counter.needs_key() {
                         true => self.keys.of(&self.sources, line.at).await.map_err(ImportError::Store)?,
                         false => VisitorKey::new([0; 16]),

@@ -61,6 +61,7 @@ async fn a_request_counts_once_however_often_it_is_repeated() {
         let expected = json!({
             "producer": "shop-1", "number": 1, "read": 3, "recorded": recorded, "already_counted": already_counted,
             "excluded": 0, "unmatched": 0, "ignored": 0, "malformed": [],
+            "hits": { "applied": if recorded > 0 { 5 } else { 0 }, "expired": 0, "ahead": 0, "refused": 0 },
         });
         assert_eq!(told.json(), expected);
     }
@@ -72,6 +73,22 @@ async fn a_request_counts_once_however_often_it_is_repeated() {
     let ledger = site.counters.stats().sources()[0].ledger;
     assert_eq!((ledger.records.read, ledger.records.recorded, ledger.records.already_counted), (9, 3, 6));
     assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
+}
+
+#[tokio::test]
+async fn an_answer_says_how_many_hits_no_bucket_keeps_and_how_many_are_ahead_of_the_clock() {
+    let (site, now) = (recorders(MemoryStore::new()), Timestamp::now().as_unix());
+    let at = |at: u64, n: u32| json!({"counter": "a", "at": at, "n": n});
+    for (number, records, hits) in [
+        (1, vec![at(now, 1), at(now + 200_000, 2), at(now - 200 * 86_400, 4)], [1, 4, 2]),
+        (2, vec![at(now + 200_000, 8)], [0, 0, 8]),
+    ] {
+        let told = post(&site.router, "shop-1", number, lines(&records)).await.json();
+        let [applied, expired, ahead] = hits;
+        let expected = json!({ "applied": applied, "expired": expired, "ahead": ahead, "refused": 0 });
+        assert_eq!(told["hits"], expected, "{told}");
+    }
+    assert_eq!(lifetime(&site.counters, "a").await, 1);
 }
 
 #[tokio::test]

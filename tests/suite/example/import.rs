@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +18,11 @@ use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm
 
 /// A line in the combined format, of a request made just now.
 fn line(path: &str, status: u16, visitor: u8) -> String {
-    let at = clf(Timestamp::now());
+    line_at(Timestamp::now(), path, status, visitor)
+}
+
+fn line_at(at: Timestamp, path: &str, status: u16, visitor: u8) -> String {
+    let at = clf(at);
     format!("192.0.2.{visitor} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{BROWSER}\"\n")
 }
 
@@ -84,6 +89,144 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
 }
 
 #[tokio::test]
+async fn lines_that_no_bucket_keeps_are_reported_and_lifetimes_count_them() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    let (now, day) = (Timestamp::now(), 86_400);
+    let times = [now.minus(200 * day), now, now.plus(2 * day)];
+    fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
+    let told = summary(import(&redis, &["--route", "/", &log]).await).await;
+    // Each line counts under `hits`, its page, its status and its agent.
+    let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
+    assert_eq!((&told["recorded"], &told["hits"]), (&json!(3), &expected), "{told}");
+    assert_eq!(totals(&redis)["hits"], 2);
+}
+
+/// A line for each of some seconds after an instant.
+fn lines_of(from: Timestamp, seconds: std::ops::Range<u64>, path: &str) -> String {
+    seconds.map(|second| line_at(from.plus(second), path, 200, 1)).collect()
+}
+
+/// The error of an import that fails.
+async fn refusal(mut import: Process, words: &str) {
+    assert!(!import.wait(LIMIT).await.success(), "{import}");
+    import.wait_error_line(|line| line.contains(words).then_some(()), LIMIT).await;
+}
+
+#[tokio::test]
+async fn a_log_counts_once_whatever_the_secret() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, lines_of(Timestamp::now().minus(1000), 0..20, "/")).expect("there is space");
+    for (secret, recorded) in [(None, 20), (Some("00112233445566778899aabbccddeeff"), 0), (None, 0)] {
+        let secret: Vec<_> = secret.into_iter().flat_map(|secret| ["--secret", secret]).collect();
+        let told = summary(import(&redis, &[&["--route", "/", &log], &secret[..]].concat()).await).await;
+        assert_eq!(told["recorded"], recorded, "{told}");
+    }
+    assert_eq!(totals(&redis)["hits"], 20);
+}
+
+#[tokio::test]
+async fn a_log_that_was_trimmed_or_merged_with_another_is_refused() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = |name: &str, text: &str| {
+        let log = path(&folder, name);
+        fs::write(&log, text).expect("there is space");
+        log
+    };
+    let from = Timestamp::now().minus(1000);
+    let (monday, tuesday) = (lines_of(from, 0..300, "/"), lines_of(from, 300..600, "/"));
+    for (name, text) in [("monday.log", &monday), ("tuesday.log", &tuesday)] {
+        summary(import(&redis, &["--route", "/", &log(name, text)]).await).await;
+    }
+    let trimmed = &monday[monday.len() / 2..];
+    let trimmed = &trimmed[trimmed.find('\n').expect("a line") + 1..];
+    for (name, text) in [("trimmed.log", trimmed), ("week.log", &[&monday[..], &tuesday].concat())] {
+        let import = import(&redis, &["--route", "/", &log(name, text)]).await;
+        refusal(import, "were counted before, as a part of another log").await;
+    }
+    // With the first line of another log, and otherwise other lines.
+    let other = lines_of(from, 0..1, "/") + &lines_of(from, 1..600, "/articles/7");
+    let import_of =
+        async |name| import(&redis, &["--route", "/", "--name", name, &log("other.log", &other)]).await;
+    refusal(import_of("log").await, "begins with the same line as another log").await;
+    assert_eq!(totals(&redis)["hits"], 600);
+    assert_eq!(summary(import_of("other").await).await["recorded"], 600);
+}
+
+#[tokio::test]
+async fn nothing_of_a_damaged_compressed_log_is_counted() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, lines_of(Timestamp::now().minus(1000), 0..500, "/")).expect("there is space");
+    assert!(Command::new("gzip").arg(&log).status().expect("there is gzip").success());
+    let (good, bad) = (format!("{log}.gz"), path(&folder, "bad.gz"));
+    let whole = fs::read(&good).expect("a file");
+    for damage in [whole.len() / 3, whole.len() / 2, whole.len() - 6] {
+        let mut bytes = whole.clone();
+        bytes[damage] ^= 4;
+        fs::write(&bad, &bytes).expect("there is space");
+        refusal(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
+    }
+    fs::write(&bad, &whole[..whole.len() / 2]).expect("there is space");
+    refusal(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
+    assert!(totals(&redis).is_empty());
+    assert_eq!(summary(import(&redis, &["--route", "/", &good]).await).await["recorded"], 500);
+}
+
+#[tokio::test]
+async fn a_log_of_one_line_without_an_end_is_reported() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, line("/", 200, 1).trim_end()).expect("there is space");
+    let import = import(&redis, &["--route", "/", &log]).await;
+    import.wait_error_line(|line| line.contains("the last line has no end yet").then_some(()), LIMIT).await;
+    assert_eq!(summary(import).await["read"], 0);
+}
+
+/// The inodes of the files that a process has open.
+fn open_inodes(process: u32) -> Vec<u64> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");
+    files.filter_map(|file| Some(fs::metadata(file.ok()?.path()).ok()?.ino())).collect()
+}
+
+#[tokio::test]
+async fn files_that_are_deleted_while_the_store_is_away_are_counted() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let (proxy, from) = (FaultProxy::start(redis.address()).await, Timestamp::now().minus(1000));
+    let log = path(&folder, "access.log");
+    fs::write(&log, lines_of(from, 0..10, "/")).expect("there is space");
+    let mut command = Command::new(process::example().await);
+    command.args([
+        "import",
+        "--store",
+        &proxy.url(),
+        "--route",
+        "/",
+        "--format",
+        "combined",
+        "--follow",
+        &log,
+    ]);
+    let mut import = Process::start(&mut command);
+    until("the log is counted", LIMIT, async || totals(&redis).get("hits") == Some(&10)).await;
+    proxy.refuse(true);
+    let process = import.id();
+    for part in 1..5 {
+        // Each rotation deletes the file of the one before.
+        fs::rename(&log, format!("{log}.1")).expect("a file");
+        fs::write(&log, lines_of(from, part * 10..part * 10 + 10, "/")).expect("there is space");
+        let inode = fs::metadata(&log).expect("a file").ino();
+        until("the file was found", LIMIT, async || open_inodes(process).contains(&inode)).await;
+    }
+    proxy.refuse(false);
+    until("all files are counted", LIMIT, async || totals(&redis).get("hits") == Some(&50)).await;
+    import.terminate();
+    let told = summary(import).await;
+    assert_eq!((&told["recorded"], &told["lost"]), (&json!(50), &json!(0)), "{told}");
+}
+
+#[tokio::test]
 async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
@@ -124,7 +267,7 @@ async fn what_was_read_is_counted_when_an_import_is_told_to_stop() {
         .open(&log)
         .and_then(|mut log| log.write_all(more.as_bytes()))
         .expect("there is space");
-    import.wait_error_line(|line| line.contains("a log waits").then_some(()), LIMIT).await;
+    import.wait_error_line(|line| line.contains("cannot be counted now").then_some(()), LIMIT).await;
     import.terminate();
     proxy.reply_with(0, "");
     let told = summary(import).await;

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use counter_core::visitor::VisitorKey;
 use counter_layer::log::{Fingerprint, Follower};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -121,7 +120,7 @@ impl Site {
 }
 
 fn follower(path: &Path) -> Follower {
-    Follower::new(path, VisitorKey::new([7; 16]))
+    Follower::new(path)
 }
 
 fn run(program: &str, arguments: &[&Path]) {

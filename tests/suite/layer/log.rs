@@ -297,7 +297,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
         let counters = measured(Counters::builder(store(&server.url()).await));
         let counter = layers(&counters, Some(KEY)).swap_remove(3).log_counter();
         let format = Format::pattern(PATTERN).expect("a pattern");
-        readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path, KEY), counters));
+        readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path), counters));
     }
     for (number, part) in exchanges.chunks(60).enumerate() {
         let mut log = OpenOptions::new().create(true).append(true).open(&path).expect("the log");
@@ -316,7 +316,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
     for (one, follower, _) in &mut readers {
         import(one, follower).await;
         // As after a restart: all parts are looked at again.
-        import(one, &mut Follower::new(&path, KEY)).await;
+        import(one, &mut Follower::new(&path)).await;
         malformed += one.malformed().total();
     }
     assert!(malformed >= 5, "{malformed}");
@@ -426,7 +426,7 @@ fn a_compressed_log_is_never_in_memory_as_a_whole() {
     let mut counter = layers(&counters, None).swap_remove(2).log_counter();
     let mut read = 0;
     let taken = allocation_counter::measure(|| {
-        let found = Follower::new(&path, KEY).poll().expect("the folder is there");
+        let found = Follower::new(&path).poll().expect("the folder is there");
         assert_eq!(found.len(), 1);
         let log = LogFile::open(found[0].path()).expect("it can be read");
         read = read_all(log, &Format::combined(), &mut counter);

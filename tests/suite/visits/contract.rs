@@ -57,6 +57,7 @@ stores::on! {
         counters_with_a_lifetime_are_listed_also_where_no_samples_are_left
         a_lifetime_that_is_added_ends_at_its_range
         what_is_far_ahead_of_the_clock_is_refused
+        hits_that_no_precision_keeps_add_to_the_lifetime_only
     }
 }
 
@@ -738,6 +739,21 @@ async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(stor
     assert_eq!(counted().await, names.iter().map(|counter| name(counter)).collect());
     store.forget(&name("/7"), &Grid::default(), unix(T)).await.expect("the store is there");
     assert_eq!(counted().await.len(), 2499);
+}
+
+async fn hits_that_no_precision_keeps_add_to_the_lifetime_only(store: impl Store + Clone) {
+    // Coarser than all precisions, and so without a bucket.
+    let cells = vec![cell("a", 0, 100_000, 7), cell("b", 0, 100_000, 1), cell("a", T, 86_400, 2)];
+    let batch = batch(WriterId::random(), 1, cells);
+    assert_eq!(batch.expired_hits(), 8);
+    for _ in 0..2 {
+        send(&store, &batch).await;
+    }
+    let lifetimes = store.lifetimes(&[name("a"), name("b")]).await.expect("readable");
+    assert_eq!(lifetimes, [Ok(9), Ok(1)]);
+    assert_eq!(samples(&store, "a", 86_400).await, [(T - T % 86_400, 2)]);
+    assert_eq!(samples(&store, "b", 86_400).await, []);
+    assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
 }
 
 async fn what_is_far_ahead_of_the_clock_is_refused(store: impl Store + Clone) {

@@ -313,7 +313,7 @@ async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_go
         (lines[middle - 1].clone(), format!("expected the number {}, not {middle}", middle + 1)),
         (good[..good.len() / 2].to_owned(), "expected a line of a dump (EOF".to_owned()),
         (good.replace("\"line\"", "\"lime\""), "expected a line of a dump (unknown field `lime`".to_owned()),
-        (format!("{good}{good}"), "expected a line of a dump (trailing".to_owned()),
+        (format!("{good}{good}"), "expected a line of a dump (unknown field `sum`".to_owned()),
         ("x".repeat(100_000), "expected a line of at most 65536 bytes".to_owned()),
         (lines[0].clone(), "expected the number".to_owned()),
     ] {
@@ -359,11 +359,46 @@ async fn a_file_that_is_torn_says_so_and_the_whole_one_adds_what_is_missing() {
 
 #[tokio::test]
 async fn a_dump_whose_sums_do_not_hold_is_not_restored_as_a_whole() {
-    let (_, _, mut lines) = filled().await;
+    let (_, _, lines) = filled().await;
+    // As earlier versions made them.
+    let mut lines: Vec<_> = lines.iter().map(|line| without_checksum(line)).collect();
+    let restored = restore(MemoryStore::new(), &lines).await.expect("memory takes all");
+    assert_eq!(added(&restored), entries(&lines));
     let end = lines.pop().expect("a last line");
     lines.push(end.replace("\"sketches\":", "\"sketches\":1"));
     let error = restore(MemoryStore::new(), &lines).await.expect_err("one is missing");
     assert!(error.to_string().contains("the sums of the lines before"), "{error}");
+}
+
+fn without_checksum(line: &str) -> String {
+    let (line, _) = line.rsplit_once(",\"sum\":").expect("a line with a checksum");
+    format!("{line}}}")
+}
+
+#[tokio::test]
+async fn a_line_in_which_a_bit_is_flipped_or_whose_checksum_is_missing_is_refused() {
+    let (_, _, lines) = filled().await;
+    for place in [0, 1, lines.len() / 2, lines.len() - 1] {
+        let mut restore = counters(MemoryStore::new()).restore();
+        for line in &lines[..place] {
+            restore.line(line.as_bytes()).await.expect("a good line");
+        }
+        let good = lines[place].as_bytes();
+        for (byte, bit) in (0..good.len()).flat_map(|byte| [(byte, 1), (byte, 8)]) {
+            let mut bad = good.to_vec();
+            bad[byte] ^= bit;
+            restore.line(&bad).await.expect_err("a bad line");
+        }
+        if place > 0 {
+            restore.line(without_checksum(&lines[place]).as_bytes()).await.expect_err("no checksum");
+        }
+        // The same line of another dump has another line before it.
+        let other = dump(MemoryStore::new()).await;
+        if place == 1 {
+            restore.line(other[1].as_bytes()).await.expect_err("of another dump");
+        }
+        restore.line(good).await.expect("the good line");
+    }
 }
 
 #[tokio::test]

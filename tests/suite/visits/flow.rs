@@ -112,6 +112,7 @@ async fn a_hit_too_old_for_fine_precisions_counts_in_the_coarse_ones_or_expires(
     assert_eq!(totals(&stats, "a").await, [1, 1, 2, 2, 3, 3, 4]);
     let hits = stats.ledger().hits;
     assert_eq!((hits.recorded, hits.applied, hits.expired, hits.pending), (5, 4, 1, 0));
+    assert_eq!(stats.lifetimes(&[name("a")]).await.expect("readable"), [5]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -414,6 +414,7 @@ async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
     assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
     assert_eq!((source.ledger().hits.expired, source.ledger().hits.pending), (1, 0));
     assert_eq!(open(&counters).await.position(), 1);
+    assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [1]);
 }
 
 #[tokio::test]

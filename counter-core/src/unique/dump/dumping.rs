@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::line::{Entry, UniqueDumped};
 use crate::future::Answer;
+use crate::line::{FIRST_SUM, sealed};
 use crate::unique::counter::ITEM_BYTES;
 use crate::unique::{Contents, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind, Timestamp};
@@ -28,6 +29,8 @@ pub struct UniqueDump {
     lines: VecDeque<String>,
     /// The number of the last of them.
     line: u64,
+    /// The checksum of that line.
+    sum: u64,
     dumped: UniqueDumped,
 }
 
@@ -43,6 +46,7 @@ impl UniqueDump {
             has_ended: false,
             lines: VecDeque::new(),
             line: 0,
+            sum: FIRST_SUM,
             dumped: UniqueDumped::default(),
         }
     }
@@ -142,10 +146,10 @@ impl UniqueDump {
     fn push(&mut self, entry: Entry<'_>) {
         if self.line == 0 {
             self.line += 1;
-            self.lines.push_back(Entry::begin(Timestamp::now()).text(self.line));
+            self.lines.push_back(sealed(Entry::begin(Timestamp::now()).text(self.line), &mut self.sum));
         }
         self.line += 1;
-        self.lines.push_back(entry.text(self.line));
+        self.lines.push_back(sealed(entry.text(self.line), &mut self.sum));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::line::{self, Record, UniqueDumped, parse};
-use crate::line::LINE;
+use crate::line::{FIRST_SUM, LINE, Sealed};
 use crate::unique::UniqueStore;
 use crate::{Error, ErrorKind};
 
@@ -18,6 +18,8 @@ pub struct UniqueRestore {
     store: Arc<dyn UniqueStore>,
     /// The number of the last line that was taken.
     line: u64,
+    /// The checksum of that line; `None` if the dump has none.
+    sum: Option<u64>,
     has_ended: bool,
     /// Account of what the lines held.
     read: UniqueDumped,
@@ -72,6 +74,7 @@ impl UniqueRestore {
         Self {
             store: Arc::new(store),
             line: 0,
+            sum: Some(FIRST_SUM),
             has_ended: false,
             read: UniqueDumped::default(),
             restored: UniqueRestored::default(),
@@ -86,7 +89,7 @@ impl UniqueRestore {
 
     /// Takes the next line, with or without its end, and adds what it holds; an empty line is passed over.
     ///
-    /// Lines are numbered, so that none can be missing or come twice. A line has at most
+    /// Lines have numbers and checksums, so that none can be missing, come twice or be damaged. A line has at most
     /// [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
@@ -129,13 +132,15 @@ impl UniqueRestore {
             }
             let due = self.line + 1;
             let malformed = |expected| UniqueRestoreError::Malformed { line: due, expected };
-            let (number, record) = parse(text).map_err(malformed)?;
+            let sealed = Sealed::of(text);
+            let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if self.has_ended {
                 return Err(malformed("no line after the last of the unique counters".to_owned()));
             }
             if number != due {
                 return Err(malformed(format!("the line {due} of the unique counters, not {number}")));
             }
+            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
             if (due == 1) != (record == Record::Begin) {
                 return Err(malformed("the first line of the unique counters, once".to_owned()));
             }
@@ -166,7 +171,7 @@ impl UniqueRestore {
                     self.has_ended = true;
                 }
             }
-            self.line = due;
+            (self.line, self.sum) = (due, sum);
             Ok(())
         })
     }

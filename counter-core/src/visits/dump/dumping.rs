@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
 use crate::future::Answer;
+use crate::line::{FIRST_SUM, sealed};
 use crate::time::{Bucket, Grid};
 use crate::visits::identity::{self, StoreRecord};
 use crate::visits::{Bin, Reading, Store, Unreadable};
@@ -33,6 +34,8 @@ pub struct Dump {
     lines: VecDeque<String>,
     /// The number of the last of them.
     line: u64,
+    /// The checksum of that line.
+    sum: u64,
     dumped: Dumped,
     /// Keys that are told already.
     told: HashSet<String>,
@@ -57,6 +60,7 @@ impl Dump {
             state: State::Beginning,
             lines: VecDeque::new(),
             line: 0,
+            sum: FIRST_SUM,
             dumped: Dumped::default(),
             told: HashSet::new(),
         }
@@ -209,7 +213,7 @@ impl Dump {
 
     fn push(&mut self, entry: Entry<'_>) {
         self.line += 1;
-        self.lines.push_back(entry.text(self.line));
+        self.lines.push_back(sealed(entry.text(self.line), &mut self.sum));
     }
 }
 

@@ -5,13 +5,15 @@ use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
-use crate::line::LINE;
+use crate::line::{FIRST_SUM, LINE, Sealed};
 use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
 use crate::visits::identity::{self, StoreRecord};
 use crate::visits::source::{empty, positions};
-use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, StoreId, VisitorCell};
+use crate::visits::{
+    Adds, ApplyOutcome, Batch, BinCell, DropReason, Part, Remark, Store, StoreId, VisitorCell,
+};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -28,6 +30,8 @@ pub struct Restore {
     lanes: Vec<Lane>,
     /// The number of the last line that was taken.
     line: u64,
+    /// The checksum of that line; `None` if the dump has none.
+    sum: Option<u64>,
     dumped: Option<Dumped>,
     /// Account of what the lines held.
     read: Dumped,
@@ -56,6 +60,8 @@ pub struct Restored {
     pub unknown: u64,
     /// The precisions of these, each once.
     pub unknown_precisions: Vec<Precision>,
+    /// Entries of buckets more than 25 hours ahead of the store's clock, which it refused.
+    pub ahead: u64,
     /// Entries that a key or a row in the store refused, such as one whose sum leaves its range.
     pub refused: u64,
     /// Entries that could not be read when the dump was made, and that are therefore missing in it.
@@ -110,6 +116,7 @@ impl Restore {
             writer: WriterId::of([0; 16]),
             lanes: Vec::new(),
             line: 0,
+            sum: Some(FIRST_SUM),
             dumped: None,
             read: Dumped::default(),
             restored: Restored::default(),
@@ -118,7 +125,7 @@ impl Restore {
 
     /// Takes the next line, with or without its end, and sends what is due; an empty line is passed over.
     ///
-    /// Lines are numbered, so that none can be missing, come twice, or be of another dump. A line has at
+    /// Lines have numbers and checksums, so that none can be missing, come twice, be damaged, or be of another dump. A line has at
     /// most [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
@@ -165,10 +172,12 @@ impl Restore {
             if self.dumped.is_some() {
                 return Err(malformed("the end of the dump".to_owned()));
             }
-            let (number, record) = parse(text).map_err(malformed)?;
+            let sealed = Sealed::of(text);
+            let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if number != due {
                 return Err(malformed(format!("the number {due}, not {number}")));
             }
+            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
             match record {
                 Record::Begin { id, stores } if due == 1 => self.begin(&id, &stores).await?,
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
@@ -245,7 +254,7 @@ impl Restore {
                     self.dumped = Some(dumped);
                 }
             }
-            self.line = due;
+            (self.line, self.sum) = (due, sum);
             Ok(())
         })
     }
@@ -397,9 +406,12 @@ impl Restored {
             Remark::Refused { .. } => true,
             Remark::Began { .. } => false,
         };
+        let is_ahead = |remark: &&Remark| matches!(remark, Remark::Refused { reason: DropReason::Ahead, .. });
         let parts = batch.len();
         let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
-        self.refused += refused;
+        let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(refused);
+        self.ahead += ahead;
+        self.refused += refused - ahead;
         let added = match batch.adds {
             Adds::Lifetimes => &mut self.lifetimes,
             _ if !batch.bins.is_empty() => &mut self.distributions,

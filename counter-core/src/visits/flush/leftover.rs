@@ -205,13 +205,10 @@ impl Lane {
     }
 
     /// Makes batches of what waited, which the file must have before one is sent.
-    fn cut(&mut self, tally: &Tally) {
+    fn cut(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let sequence = waiting.sequence;
-        let (chunks, expired) = waiting.cut(&self.grid, self.samples);
-        if !self.has_counted {
-            tally.recover_expired(expired);
-        }
+        let chunks = waiting.cut(&self.grid, self.samples);
         // The process would have cut others. A process with a copy of the file would, too.
         let incarnation = Incarnation::random();
         for (sequence, chunk) in (sequence..).zip(chunks) {
@@ -277,7 +274,7 @@ impl Lane {
         }
         let found = self.stored_fence(store).await?;
         if self.waiting.as_ref().is_some_and(|waiting| waiting.sequence > found.sequence) {
-            self.cut(tally);
+            self.cut();
             return Ok(false);
         }
         self.leave_waiting_out(found, tally);
@@ -358,7 +355,7 @@ impl Lane {
         let conflicts = self.items.split_off(first);
         // What was cut of what waited is part of what the process has sent itself.
         let is_sent = found.incarnation == self.incarnation;
-        let hits = conflicts.into_iter().map(|item| item.settle(self.shard, is_sent, tally)).sum();
+        let hits = conflicts.into_iter().map(|item| item.settle(is_sent, tally)).sum();
         self.is_changed = true;
         if !is_sent {
             warn_of_copy(self.shard, hits);
@@ -425,7 +422,7 @@ impl Lane {
         let shard = self.shard;
         let sketches: Vec<_> = doubtful.iter().flat_map(|item| item.batch.sketches.clone()).collect();
         let after = doubtful.iter().chain(&self.items).map(|item| item.batch.fence.sequence).max();
-        let hits = doubtful.into_iter().map(|item| item.settle(shard, false, tally)).sum::<u64>();
+        let hits = doubtful.into_iter().map(|item| item.settle(false, tally)).sum::<u64>();
         if !sketches.is_empty() {
             let content = Content { sketches, ..Content::default() };
             self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
@@ -460,13 +457,13 @@ impl Item {
     }
 
     /// Settles it without sending it, as sent by somebody else or as in doubt; returns its hits.
-    fn settle(mut self, shard: Shard, is_sent: bool, tally: &Tally) -> u64 {
-        let (hits, cells) = (self.batch.hits(), self.batch.len());
+    fn settle(mut self, is_sent: bool, tally: &Tally) -> u64 {
+        let hits = self.batch.hits();
         if is_sent && !self.is_known {
             return hits;
         }
         self.recover(tally);
-        tally.doubt(shard, hits, cells, self.is_replay);
+        tally.doubt(&self.batch, self.is_replay);
         hits
     }
 }

@@ -388,9 +388,8 @@ impl ShardFlusher {
     /// Settles a batch as in doubt; returns its hits and its visitors.
     fn doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
         let Outgoing { batch, replay, .. } = one;
-        let hits = batch.hits();
-        self.tally.doubt(self.shard, hits, batch.len(), replay);
-        (hits, Arc::unwrap_or_clone(batch).sketches)
+        self.tally.doubt(&batch, replay);
+        (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
     }
 
     /// Cuts another batch of these visitors.

@@ -79,25 +79,15 @@ impl Cells {
         self.list.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Folds what fine precisions no longer keep into coarser ones, and what is there several times; returns the hits
-    /// that no precision keeps.
-    pub(super) fn coarsen(&mut self, set: &Precisions, now: Timestamp) -> u64 {
-        let mut expired = 0;
+    /// Folds what fine precisions no longer keep into coarser ones, and what is there several times.
+    pub(super) fn coarsen(&mut self, set: &Precisions, now: Timestamp) {
         // Of a run all have the same place, and nearly always all are kept.
         let mut runs = self.list.chunk_by(|(one, _), (other, _)| one.place() == other.place());
-        if !runs.all(|run| run[0].0.coarsened(set, now) == Some(run[0].0)) {
+        if !runs.all(|run| run[0].0.coarsened(set, now) == run[0].0) {
             self.ordered = 0;
-            self.list.retain_mut(|(key, count)| {
-                let coarser = key.coarsened(set, now);
-                match coarser {
-                    Some(coarser) => *key = coarser,
-                    None => merge(&mut expired, *count),
-                }
-                coarser.is_some()
-            });
+            self.list.iter_mut().for_each(|(key, _)| *key = key.coarsened(set, now));
         }
         self.order();
-        expired
     }
 
     /// Takes everything, in order.
@@ -184,17 +174,14 @@ mod tests {
                     0 => {
                         second += 13 * ago;
                         let now = Timestamp::from_unix(second);
-                        let (mut folded, mut unwanted) = (BTreeMap::new(), 0);
+                        let mut folded = BTreeMap::new();
                         for ((counter, start, finest), count) in std::mem::take(&mut model) {
-                            match (Key { counter: (), finest, start }).coarsened(&set, now) {
-                                Some(Key { finest, start, .. }) => {
-                                    *folded.entry((counter, start, finest)).or_insert(0) += count;
-                                }
-                                None => unwanted += count,
-                            }
+                            let Key { finest, start, .. } =
+                                (Key { counter: (), finest, start }).coarsened(&set, now);
+                            *folded.entry((counter, start, finest)).or_insert(0) += count;
                         }
                         model = folded;
-                        prop_assert_eq!(cells.coarsen(&set, now), unwanted);
+                        cells.coarsen(&set, now);
                         prop_assert_eq!(cells.len(), model.len());
                     }
                     1 => {

@@ -6,7 +6,7 @@ use crate::time::Retention;
 use crate::{Precisions, Timestamp};
 
 /// A counter, the index of the finest precision that still keeps the count, and a start for it and the
-/// coarser ones.
+/// coarser ones. The index of a count that has expired is the number of precisions: only a lifetime has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key<C = u32> {
     pub(super) counter: C,
@@ -29,9 +29,9 @@ impl Key {
 }
 
 impl<C> Key<C> {
-    /// Returns the number of precisions that keep it.
+    /// Returns the number of samples that it changes: one for each precision that keeps it, or a lifetime.
     pub(super) fn precisions(&self, set: &Precisions) -> usize {
-        set.iter().len() - self.finest
+        (set.iter().len() - self.finest).max(1)
     }
 
     /// Returns the key without the counter.
@@ -39,11 +39,11 @@ impl<C> Key<C> {
         Key { counter: (), finest: self.finest, start: self.start }
     }
 
-    /// Returns the key with the finest precision that keeps the count at `now`, if one does.
-    pub(super) fn coarsened(self, set: &Precisions, now: Timestamp) -> Option<Self> {
-        match set.finest_wanted(self.finest, self.start, now)? {
-            finest if finest == self.finest => Some(self),
-            finest => Some(self.at(finest, set)),
+    /// Returns the key with the finest precision that keeps the count at `now`, or as one that has expired.
+    pub(super) fn coarsened(self, set: &Precisions, now: Timestamp) -> Self {
+        match set.finest_wanted(self.finest, self.start, now).unwrap_or(set.iter().len()) {
+            finest if finest == self.finest => self,
+            finest => self.at(finest, set),
         }
     }
 

@@ -17,11 +17,12 @@
 --       in one word the bins: counter, start, finest, and bins and counts with a blank after each, a line for each
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
--- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
+-- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`. If it is
+-- beyond the last precision, the count has expired: it is added to the lifetime only.
 -- The fence of a process is `sequence:incarnation:since`: the number of its last batch, which must have reached `after`,
 -- who cut that batch, and the last number of the incarnation before. An `after` of 0 creates the fence, and with a number
--- after the first only where there is none. The fence of a
--- source is a position and must be at `after` exactly, since another reader may have cut elsewhere.
+-- after the first only where there is none. The fence of a source is a position and must be at `after` exactly, since
+-- another reader may have cut elsewhere.
 -- Returns {'applied', remarks, time}, {'gap', fence, time} or {'conflict', fence, time}; `remarks` is a text of
 -- '<part><index>:<reason>,'.
 --
@@ -256,7 +257,7 @@ for place, precision in ipairs(counts) do
   end
 end
 
--- The lifetime, in which is what at least one bucket took. Of a counter that was forgotten every writer is told
+-- The lifetime counts what at least one bucket took, and what no precision keeps any more. Of a counter that was forgotten every writer is told
 -- once, for it has sent visitors that are gone.
 local some_forgotten = redis.pcall('HLEN', KEYS[7])
 some_forgotten = type(some_forgotten) == 'number' and some_forgotten > 0
@@ -282,7 +283,7 @@ elseif next(refusals) then
   for _, group in ipairs(groups) do
     for n = 0, #group / 2 - 1 do
       local cell, text = group.cell + n, group[2 * n + 2]
-      if (refusals[cell] or 0) <= #counts - group.finest then
+      if not refusals[cell] or refusals[cell] <= #counts - group.finest then
         total(group[2 * n + 1], tonumber(text), text, cell)
       end
     end

@@ -22,9 +22,7 @@ pub(super) struct Lane {
     pending: Pending,
     /// The work of a batch of what is pending, or more.
     work: usize,
-    /// Hits that no precision keeps any more, and that are no longer pending.
-    expired: u64,
-    /// True if some of the records were of this shard, which may all be expired.
+    /// True if some of the records were of this shard.
     touched: bool,
     /// A batch that was sent and is not acknowledged; it never changes.
     pub(super) outgoing: Option<Batch>,
@@ -33,8 +31,7 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(shard: Shard) -> Self {
         let pending = Pending::default();
-        let (counted, read_to, work, expired) = (0, 0, 0, 0);
-        Self { shard, counted, read_to, pending, work, expired, touched: false, outgoing: None }
+        Self { shard, counted: 0, read_to: 0, pending, work: 0, touched: false, outgoing: None }
     }
 
     pub(super) fn add(
@@ -72,7 +69,7 @@ impl Lane {
             return false;
         }
         // Of records of long ago little is left once it is folded, so that they need few batches.
-        self.expired += self.pending.coarsen(Timestamp::now(), grid);
+        self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
         // Not at every record is it worth to look so closely.
         self.work >= SAMPLES / 8 * 7
@@ -83,19 +80,12 @@ impl Lane {
         self.touched || self.outgoing.is_some()
     }
 
-    /// Makes a batch of everything up to `position`, if none is under way; returns the hits that no precision
-    /// keeps any more.
-    pub(super) fn cut(
-        &mut self,
-        source: WriterId,
-        life: Option<Duration>,
-        position: u64,
-        tally: &Tally,
-    ) -> u64 {
+    /// Makes a batch of everything up to `position`, if none is under way.
+    pub(super) fn cut(&mut self, source: WriterId, life: Option<Duration>, position: u64, tally: &Tally) {
         if self.outgoing.is_some() || self.counted >= position {
-            return 0;
+            return;
         }
-        let expired = std::mem::take(&mut self.expired) + self.pending.coarsen(Timestamp::now(), &tally.grid);
+        self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
         batch.fence.kind = FenceKind::Source { life };
         for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
@@ -105,13 +95,12 @@ impl Lane {
         }
         batch.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
-        expired
     }
 
     /// Drops what is not acknowledged, since the shard is at another position; returns its hits.
     pub(super) fn move_to(&mut self, position: u64) -> u64 {
         let sent = self.outgoing.take().map_or(0, |batch| batch.hits());
-        let hits = sent + self.pending.hits() + self.expired;
+        let hits = sent + self.pending.hits();
         *self = Self { counted: position, read_to: position, ..Self::new(self.shard) };
         hits
     }

@@ -55,7 +55,8 @@ pub struct SourceHits {
     pub applied: u64,
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Hits that are older than any precision keeps.
+    /// Hits that are older than any precision keeps: the lifetimes of their counters have them, and nothing else. Also
+    /// hits that are older than the [life](super::Sources::keep_for) of the source allows, which count nowhere.
     pub expired: u64,
     /// Hits that went back to the log: the store was at another position, or the source was closed before the
     /// store had acknowledged them. The next reader finds out whether they are counted.
@@ -228,6 +229,16 @@ impl SourceRecords {
 }
 
 impl SourceHits {
+    /// Notes what became of hits that were pending.
+    pub(super) fn settle(&mut self, settled: &Self) {
+        let Self { applied, expired, returned, dropped, .. } = *settled;
+        self.pending -= applied + expired + returned + dropped.total();
+        self.applied += applied;
+        self.expired += expired;
+        self.returned += returned;
+        self.dropped += dropped;
+    }
+
     /// Returns whether the second equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::lane::{Lane, empty};
 use super::ledger::Status;
 use super::position::{LARGEST, positions};
-use super::{SourceLedger, SourceName};
+use super::{SourceHits, SourceLedger, SourceName};
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, FenceKind, Hit, Measured, Part, Remark, Skip};
+use crate::visits::{ApplyOutcome, Dropped, FenceKind, Hit, Measured, Part, Remark, Skip};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -30,6 +30,8 @@ pub struct Source {
     /// The time for which the store keeps the position after a commit; `None` is for ever.
     life: Option<Duration>,
     status: Arc<Status>,
+    /// The hits of this reader, of which there may be several with one status.
+    hits: SourceHits,
     /// The time at which all shards were last brought to one position.
     aligned: Instant,
 }
@@ -76,7 +78,8 @@ impl Source {
         let writer = name.writer();
         let lanes = store.shards().iter().map(Lane::new).collect();
         let aligned = Instant::now();
-        let mut source = Self { name, writer, tally, store, lanes, position: 0, life, status, aligned };
+        let hits = SourceHits::default();
+        let mut source = Self { name, writer, tally, store, lanes, position: 0, life, status, hits, aligned };
         source.locate().await?;
         Ok(source)
     }
@@ -99,6 +102,12 @@ impl Source {
         self.status.lock().ledger
     }
 
+    /// Returns the hits that this reader has recorded since it was opened, by where they are.
+    #[must_use]
+    pub const fn hits(&self) -> SourceHits {
+        self.hits
+    }
+
     /// Sets the end of the log, from which the lag follows.
     pub fn set_end(&mut self, end: u64) {
         self.status.lock().end = Some(end);
@@ -109,9 +118,10 @@ impl Source {
     /// fails, call it again before reading on.
     ///
     /// All hits of a record go into one call. Positions may leave gaps, but never go back: a record before
-    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more, and those that are older
-    /// than the source's [life](super::Sources::keep_for) allows, are `expired` in the
-    /// ledger. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
+    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more are `expired` in the ledger, and
+    /// only add to the lifetimes of their counters. Hits that are older than the source's
+    /// [life](super::Sources::keep_for) allows are `expired` as well, but count nowhere: they may have been counted
+    /// before. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
     /// record, which is `malformed` then.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
         self.record_measured(range, at, hits, Measured { hits: &[], bins: &[] })
@@ -173,19 +183,26 @@ impl Source {
                 is_full |= lane.is_full(&self.tally.grid);
             }
         }
+        self.update_hits(|hits| {
+            hits.recorded += counted;
+            *(if is_expired { &mut hits.expired } else { &mut hits.pending }) += counted;
+            hits.overflow += overflow;
+        });
         let state = &mut *self.status.lock();
-        let (records, hits) = (&mut state.ledger.records, &mut state.ledger.hits);
-        records.read += 1;
+        state.ledger.records.read += 1;
         if counted == 0 {
-            records.already_counted += 1;
+            state.ledger.records.already_counted += 1;
         } else {
-            records.recorded += 1;
+            state.ledger.records.recorded += 1;
             state.latest = state.latest.max(Some(at));
         }
-        hits.recorded += counted;
-        *(if is_expired { &mut hits.expired } else { &mut hits.pending }) += counted;
-        hits.overflow += overflow;
         is_full
+    }
+
+    /// Updates the account of the source in this process, and that of this reader.
+    fn update_hits(&mut self, update: impl Fn(&mut SourceHits)) {
+        update(&mut self.hits);
+        update(&mut self.status.lock().ledger.hits);
     }
 
     /// Notes a record that makes no hit.
@@ -257,13 +274,11 @@ impl Source {
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
         // A batch of an earlier call goes first, and then what was folded since.
         while self.lanes.iter().any(|lane| lane.is_due() || align && lane.counted < self.position) {
-            let mut expired = 0;
             for lane in &mut self.lanes {
                 if align || lane.is_due() {
-                    expired += lane.cut(self.writer, self.life, self.position.max(lane.read_to), &self.tally);
+                    lane.cut(self.writer, self.life, self.position.max(lane.read_to), &self.tally);
                 }
             }
-            self.expire(expired);
             let outgoing: Vec<_> = self.lanes.iter().filter_map(|lane| lane.outgoing.as_ref()).collect();
             let outcomes = join_all(outgoing.into_iter().map(|batch| self.store.apply(batch))).await;
             if self.acknowledge(outcomes)? == Commit::Moved {
@@ -277,47 +292,41 @@ impl Source {
         Ok(Commit::Done)
     }
 
-    fn expire(&self, hits: u64) {
-        let ledger = &mut self.status.lock().ledger.hits;
-        ledger.pending -= hits;
-        ledger.expired += hits;
-    }
-
     /// Notes the answers to the batches that are under way, in the order of the shards.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
         note_offered(&mut self.lanes, self.position);
-        let mut state = self.status.lock();
-        let hits = &mut state.ledger.hits;
+        let mut settled = SourceHits::default();
         let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
         for (lane, outcome) in sent.zip(outcomes) {
             match outcome {
                 Ok(ApplyOutcome::Applied(remarks)) => {
                     let Some(batch) = lane.outgoing.take() else { continue };
                     lane.counted = batch.fence.sequence;
-                    hits.pending -= batch.hits();
-                    hits.applied += batch.hits();
+                    let expired = batch.expired_hits();
+                    let (mut applied, mut refused) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
                         if let Remark::Refused { part: Part::Cell(index), reason } = remark {
                             // The remarks may be those on another reader's chunk that ended here as well.
-                            let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(hits.applied);
-                            hits.applied -= count;
-                            *hits.dropped.of(reason) += count;
+                            let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
+                            applied -= count;
+                            *refused.of(reason) += count;
                         }
                     }
+                    settled.applied += applied;
+                    settled.expired += expired;
+                    settled.dropped += refused;
                 }
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
-                    let dropped = lane.move_to(found.sequence);
+                    settled.returned += lane.move_to(found.sequence);
                     self.tally.give_up_labels();
-                    hits.pending -= dropped;
-                    hits.returned += dropped;
                     commit = Commit::Moved;
                 }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
+        self.update_hits(|hits| hits.settle(&settled));
         if commit == Commit::Moved {
-            drop(state);
             self.go_to_lowest();
             return Ok(commit);
         }
@@ -410,8 +419,6 @@ impl Drop for Source {
         if left > 0 {
             self.tally.give_up_labels();
         }
-        let hits = &mut self.status.lock().ledger.hits;
-        hits.pending -= left;
-        hits.returned += left;
+        self.update_hits(|hits| hits.settle(&SourceHits { returned: left, ..SourceHits::default() }));
     }
 }

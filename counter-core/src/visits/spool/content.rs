@@ -84,7 +84,9 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
     let start = |after: u64| first.checked_add(after).map(Timestamp::from_unix);
     let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
     let cell = |(number, after, place, count)| {
-        let finest = finest(&grid.counts, place)?;
+        let place = usize::from(place);
+        // One place beyond the last: expired.
+        let finest = (place <= grid.counts.iter().len()).then(|| grid.counts.precision(place))?;
         Some(Cell { counter: name(number)?, start: start(after)?, finest, count })
     };
     let cells = cells.into_iter().map(cell).collect::<Option<_>>()?;
@@ -163,7 +165,7 @@ mod tests {
     }
 
     fn cells() -> impl Strategy<Value = Vec<Cell>> {
-        let cell = ("[a-z/{}]{1,12}", 0_u64..4_000_000_000, 0_usize..7, any::<u64>());
+        let cell = ("[a-z/{}]{1,12}", 0_u64..4_000_000_000, 0_usize..=7, any::<u64>());
         let cell = cell.prop_map(|(name, start, finest, count)| Cell {
             counter: CounterName::new(&name).expect("a name"),
             start: Timestamp::from_unix(start),

@@ -49,10 +49,10 @@ impl Waiting {
         self.pending.hits()
     }
 
-    /// Cuts it into chunks that change this many samples at most, and returns the hits that no precision keeps any more.
-    pub(crate) fn cut(mut self, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
-        let expired = self.pending.coarsen(Timestamp::now(), grid);
-        (self.pending.take(&self.names.all, grid, samples), expired)
+    /// Cuts it into chunks that change this many samples at most.
+    pub(crate) fn cut(mut self, grid: &Grid, samples: usize) -> Vec<Chunk> {
+        self.pending.coarsen(Timestamp::now(), grid);
+        self.pending.take(&self.names.all, grid, samples)
     }
 }
 

@@ -72,7 +72,7 @@ impl Additions {
                     fit += 1;
                 }
             }
-            if batch.adds_to_lifetime(fit) {
+            if batch.adds_to_lifetime(fit, wanted) {
                 let total: &mut i64 = totals.entry(id).or_default();
                 *total = total.saturating_add_unsigned(cell.count);
             }

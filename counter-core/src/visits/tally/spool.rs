@@ -48,11 +48,6 @@ impl Tally {
     pub(crate) fn recover_in_doubt(&self, hits: u64) {
         self.backlog().delivery.recover_in_doubt(hits);
     }
-
-    /// Notes hits of an ended process that no precision keeps any more.
-    pub(crate) fn recover_expired(&self, hits: u64) {
-        self.backlog().delivery.recover_expired(hits);
-    }
 }
 
 #[cfg(test)]

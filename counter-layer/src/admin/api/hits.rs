@@ -42,6 +42,23 @@ pub(crate) struct Recorded {
     ignored: u64,
     /// Records that could not be read.
     malformed: Vec<MalformedRecord>,
+    hits: RecordedHits,
+}
+
+/// The hits that this request added; all are 0 where an earlier attempt was counted. A record makes one hit for each
+/// counter and label that it counts under.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct RecordedHits {
+    /// Hits that the store has in the buckets of their time.
+    applied: u64,
+    /// Hits that no bucket keeps any more. Lifetimes count them, unless they are older than the store remembers their
+    /// producer.
+    expired: u64,
+    /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
+    ahead: u64,
+    /// Hits that the store refused for another reason.
+    refused: u64,
 }
 
 /// A line that is no record.
@@ -73,6 +90,7 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
     let taken = Route::post(HITS, summary, state, record)
         .json::<Recorded>()
         .schema::<MalformedRecord>()
+        .schema::<RecordedHits>()
         .body("application/x-ndjson", "Records, one in each line")
         .most(most)
         .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
@@ -132,7 +150,8 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
 
 impl Recorded {
     fn of(producer: &str, number: u64, receipt: Receipt) -> Self {
-        let Receipt { read, recorded, already_counted, excluded, unmatched, ignored, malformed } = receipt;
+        let Receipt { read, recorded, already_counted, excluded, unmatched, ignored, hits, malformed } =
+            receipt;
         let malformed = malformed.into_iter();
         Self {
             producer: producer.to_owned(),
@@ -146,6 +165,12 @@ impl Recorded {
             malformed: malformed
                 .map(|(line, reason)| MalformedRecord { line: line as u64, reason: reason.name() })
                 .collect(),
+            hits: RecordedHits {
+                applied: hits.applied,
+                expired: hits.expired,
+                ahead: hits.dropped.ahead,
+                refused: hits.dropped.total() - hits.dropped.ahead,
+            },
         }
     }
 }

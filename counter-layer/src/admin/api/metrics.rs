@@ -182,6 +182,12 @@ impl Page {
         family(COUNTER, "access_counter_source_lost_total", help, |it| Some(it.ledger.records.lost));
         let help = "Hits of a source that the store acknowledged";
         family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
+        let help = "Hits of a source that no bucket keeps any more";
+        family(COUNTER, "access_counter_source_expired_hits_total", help, |it| Some(it.ledger.hits.expired));
+        let help = "Hits of a source that the store refused because they are ahead of its clock";
+        family(COUNTER, "access_counter_source_ahead_hits_total", help, |it| {
+            Some(it.ledger.hits.dropped.ahead)
+        });
         let help = "Positions of a source that are not counted yet";
         family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
     }

@@ -156,7 +156,7 @@ impl Status {
         }
         let dropped = hits.dropped;
         for (count, what) in [
-            (hits.expired, "waited for the store until nothing kept their time any more"),
+            (hits.expired, "are older than any bucket is kept: only lifetimes count them"),
             (hits.lost_by_server, "were taken by the store and lost by it"),
             (dropped.wrong_type, "were refused: a key has a value of another type"),
             (dropped.not_a_number, "were refused: a bucket has something else than a number"),

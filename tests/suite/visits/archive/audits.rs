@@ -7,7 +7,7 @@ use std::time::Duration;
 use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
 use counter_core::stores::{Answer, WriterId};
 use counter_core::time::Grid;
-use counter_core::visits::{Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Measured};
+use counter_core::visits::{Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};
@@ -104,15 +104,11 @@ async fn a_repair_does_not_double_a_lifetime_that_was_not_lost(
     archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
     // The samples alone are lost: lifetimes are in another key, or another table.
     near.forget(&name("/"), &grid, Timestamp::now()).await.expect("the store is there");
-    let five = Batch {
-        shard: near.shards().of("/"),
-        fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
-        cells: vec![Cell { count: 5, ..hit("/", now, 1) }],
-        sketches: Vec::new(),
-        bins: Vec::new(),
-        grid: Arc::new(grid.clone()),
-        adds: Adds::Lifetimes,
-    };
+    let kind = FenceKind::Process { incarnation: Incarnation::default() };
+    let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
+    let cells = vec![Cell { count: 5, ..hit("/", now, 1) }];
+    let empty = Batch::empty(near.shards().of("/"), fence, &Arc::new(grid.clone()));
+    let five = Batch { cells, adds: Adds::Lifetimes, ..empty };
     near.apply(&five).await.expect("the store is there");
     assert_eq!((lifetime(&near, "/").await, samples(&near, "/", 86_400).await), (5, vec![]));
 

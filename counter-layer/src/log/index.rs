@@ -1,0 +1,383 @@
+//! The logs that were counted under one name, by a sample of their lines.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use counter_core::document::DocumentStore;
+use counter_core::source::SourceName;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Error, Timestamp};
+
+use super::format::Parser;
+use super::lines::Lines;
+use super::marks::{Mark, Marks, keep, within};
+
+/// Recognizes lines that were counted before as a part of another log.
+///
+/// A [source](counter_core::source) counts each position of one log once. It cannot know that a log is a part of
+/// another one: that its first lines were removed, or that several logs were merged. Before a log is counted,
+/// [`admit`](Self::admit) compares it with the [marks](Marks) of all logs that were counted under the same name, and
+/// refuses it if
+///
+/// - it has at least half of the marked lines that another log has in the same time, in two or more seconds; or
+/// - it begins with the first line of a log that was counted, and lacks a quarter or more of the marked lines that
+///   follow in that log.
+///
+/// A log with up to 256 lines a day is compared in full. Of a larger one, an excerpt of 2 % of a day is recognized
+/// with a probability of 99.4 %. Lines that were changed, in their time, request or size, are not recognized.
+///
+/// The marks of a day are a document in the store, of about 2 KB for each log, and are kept for ever.
+#[derive(Clone, Debug)]
+pub struct LogIndex {
+    store: Arc<dyn DocumentStore>,
+    /// The hash of the name.
+    site: String,
+}
+
+/// The reason why a log is not admitted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LogIndexError {
+    /// Lines of a day were counted before as a part of another log.
+    Counted {
+        /// The first instant of the lines that this log has in common with another one.
+        from: Timestamp,
+        /// The last instant.
+        to: Timestamp,
+    },
+    /// Another log begins with the same line, and goes on with other lines.
+    SameBeginning,
+    /// The log cannot be read.
+    Log(io::Error),
+    /// The store cannot be read or written.
+    Store(Error),
+}
+
+/// The id of a log: the hash of its name.
+type LogId = [u8; 16];
+
+/// The marks of one day, of each log that has lines on it. The log that was noted first comes first.
+type Noted = Vec<(LogId, BTreeSet<Mark>)>;
+
+/// A day of a log that is being compared.
+#[derive(Default)]
+struct Day {
+    noted: Noted,
+    /// Of each log in `noted`, the marks that were found.
+    found: Vec<BTreeSet<Mark>>,
+    /// The first and the last second of all lines, and of those that are not counted yet.
+    all: Option<(u64, u64)>,
+    new: Option<(u64, u64)>,
+}
+
+/// The number of logs with lines on one day; of more, those that were noted first are forgotten.
+const MAX_LOGS: usize = 64;
+
+/// The number of attempts to replace a document that other processes change as well.
+const ATTEMPTS: usize = 20;
+
+/// The number of lines that are read before other tasks may run.
+const LINES_BEFORE_YIELD: u64 = 10_000;
+
+/// The format of the documents.
+const VERSION: u8 = 1;
+
+const DAY: u64 = 86_400;
+
+/// Ids only have to differ: they come from names, and name no visitor.
+const KEY: VisitorKey = VisitorKey::new(*b"names of logs' \x01");
+
+impl LogIndex {
+    /// Creates the index of the logs of this name, such as that of the server that wrote them. Logs of different names
+    /// are not compared.
+    pub fn new(store: impl DocumentStore, name: &str) -> Self {
+        let site = KEY.visitor(&[b"site", name.as_bytes()]);
+        let site = site.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { store: Arc::new(store), site }
+    }
+
+    /// Compares a log, from its first line on, with the logs that were counted before, and [notes](Self::note) it.
+    /// Lines before the position `counted` are those that the source of this name has counted.
+    ///
+    /// # Errors
+    /// Fails when the log is refused, or when the log or the store cannot be read.
+    pub async fn admit<R: Read>(
+        &self,
+        log: &SourceName,
+        counted: u64,
+        mut parser: Parser,
+        mut lines: Lines<R>,
+    ) -> Result<(), LogIndexError> {
+        let (own, mut marks, mut days) = (id(log), Marks::default(), BTreeMap::<u64, Day>::new());
+        let mut read = 0_u64;
+        while let Some(line) = lines.next().map_err(LogIndexError::Log)? {
+            read += 1;
+            if read.is_multiple_of(LINES_BEFORE_YIELD) {
+                yield_now().await;
+            }
+            let is_new = line.range.start >= counted;
+            let Ok(Some(line)) = parser.parse(line.text) else { continue };
+            let (day, mark) = Mark::of(&line);
+            marks.insert(day, mark);
+            let day = match days.entry(day) {
+                Entry::Occupied(day) => day.into_mut(),
+                Entry::Vacant(place) => {
+                    let (_, noted) = self.read(day).await.map_err(LogIndexError::Store)?;
+                    let found = vec![BTreeSet::new(); noted.len()];
+                    place.insert(Day { noted, found, ..Day::default() })
+                }
+            };
+            day.compare(own, mark, is_new);
+        }
+        for (number, day) in days {
+            day.check(own, number)?;
+        }
+        self.note(log, &marks).await.map_err(LogIndexError::Store)
+    }
+
+    /// Notes lines of a log that are counted, or about to be.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read or written; call it again with the same marks.
+    pub async fn note(&self, log: &SourceName, marks: &Marks) -> Result<(), Error> {
+        for (day, marks) in marks.days() {
+            let mut attempts = 0;
+            while !self.note_day(id(log), day, marks).await? {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    tracing::warn!(source = %log, "other processes keep changing the marks of a day; some are missing");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the document has the marks.
+    async fn note_day(&self, log: LogId, day: u64, marks: &BTreeSet<Mark>) -> Result<bool, Error> {
+        let (version, mut noted) = self.read(day).await?;
+        let place = noted.iter().position(|(id, _)| *id == log).unwrap_or(noted.len());
+        if place == noted.len() {
+            noted.push((log, BTreeSet::new()));
+        }
+        let before = noted[place].1.clone();
+        marks.iter().for_each(|mark| keep(&mut noted[place].1, *mark));
+        if noted[place].1 == before {
+            return Ok(true);
+        }
+        let first = noted.len().saturating_sub(MAX_LOGS);
+        self.store.replace(&self.document(day), version, &encode(&noted[first..])).await
+    }
+
+    async fn read(&self, day: u64) -> Result<(u64, Noted), Error> {
+        let document = self.store.read(&self.document(day)).await?;
+        Ok((document.version, decode(&document.content).unwrap_or_default()))
+    }
+
+    fn document(&self, day: u64) -> String {
+        format!("log:{}:{day}", self.site)
+    }
+}
+
+impl Day {
+    /// Looks for a line among the marks of other logs, if it is not counted yet, and among those of its own log.
+    fn compare(&mut self, own: LogId, mark: Mark, is_new: bool) {
+        let extend = |range: &mut Option<(u64, u64)>| {
+            let (first, last) = range.unwrap_or((mark.second(), mark.second()));
+            *range = Some((first.min(mark.second()), last.max(mark.second())));
+        };
+        extend(&mut self.all);
+        if is_new {
+            extend(&mut self.new);
+        }
+        for ((log, noted), found) in self.noted.iter().zip(&mut self.found) {
+            if (is_new || *log == own) && noted.contains(&mark) {
+                found.insert(mark);
+            }
+        }
+    }
+
+    fn check(&self, own: LogId, day: u64) -> Result<(), LogIndexError> {
+        for ((log, noted), found) in self.noted.iter().zip(&self.found) {
+            if *log == own {
+                // The lines of the last second may not all have been noted, or written, when this file was copied.
+                let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
+                let expected = within(noted, &(first..=last - 1));
+                let there = within(found, &(first..=last - 1));
+                if (expected - there) * 4 > expected {
+                    return Err(LogIndexError::SameBeginning);
+                }
+            } else if let Some((first, last)) = self.new {
+                let seconds: BTreeSet<_> = found.iter().map(|mark| mark.second()).collect();
+                if seconds.len() > 1 && 2 * found.len() >= within(noted, &(first..=last)) {
+                    let at = |second: Option<&u64>| {
+                        Timestamp::from_unix(day * DAY + second.copied().unwrap_or_default())
+                    };
+                    return Err(LogIndexError::Counted { from: at(seconds.first()), to: at(seconds.last()) });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    let yielding = |context: &mut Context<'_>| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    };
+    poll_fn(yielding).await;
+}
+
+fn id(log: &SourceName) -> LogId {
+    *KEY.visitor(&[b"log", log.as_bytes()]).as_bytes()
+}
+
+fn encode(noted: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    for (log, marks) in noted {
+        bytes.extend_from_slice(log);
+        bytes.extend_from_slice(&u16::try_from(marks.len()).unwrap_or(u16::MAX).to_le_bytes());
+        marks.iter().for_each(|mark| bytes.extend_from_slice(&mark.to_bytes()));
+    }
+    bytes
+}
+
+/// Reads what [`encode`] has written; `None` when the bytes are anything else.
+fn decode(bytes: &[u8]) -> Option<Noted> {
+    let (&VERSION, mut rest) = bytes.split_first()? else { return None };
+    let mut noted = Noted::new();
+    while !rest.is_empty() {
+        let (log, after) = rest.split_first_chunk::<16>()?;
+        let (count, after) = after.split_first_chunk::<2>()?;
+        let (marks, after) = after.split_at_checked(8 * usize::from(u16::from_le_bytes(*count)))?;
+        let (marks, _) = marks.as_chunks::<8>();
+        noted.push((*log, marks.iter().map(|mark| Mark::of_bytes(*mark)).collect()));
+        rest = after;
+    }
+    Some(noted)
+}
+
+impl fmt::Display for LogIndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Counted { from, to } => write!(
+                f,
+                "lines of the Unix times {from} to {to} were counted before, as a part of another log of this name; \
+                 import the log without them, or, if it comes from another server or site, give it its own name"
+            ),
+            Self::SameBeginning => f.write_str(
+                "it begins with the same line as another log of this name, but has other lines after it; give it its own name",
+            ),
+            Self::Log(_) => f.write_str("the log cannot be read"),
+            Self::Store(_) => f.write_str("the index of the logs cannot be read or written"),
+        }
+    }
+}
+
+impl std::error::Error for LogIndexError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Log(error) => Some(error),
+            Self::Store(error) => Some(error),
+            Self::Counted { .. } | Self::SameBeginning => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::MemoryStore;
+
+    use super::*;
+    use crate::log::Format;
+
+    /// The lines of some seconds of a day, the first of which is `from`.
+    fn lines(from: u64, seconds: std::ops::Range<u64>, path: &str) -> String {
+        let line = |second: u64| {
+            let at = from + second;
+            let (hour, minute, second) = (at / 3600, at / 60 % 60, at % 60);
+            format!(
+                "192.0.2.1 - - [01/May/2026:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path}?{at} HTTP/1.1\" 200 7\n"
+            )
+        };
+        seconds.map(line).collect()
+    }
+
+    async fn admit(index: &LogIndex, log: &str, text: &str, counted: usize) -> Result<(), String> {
+        let name = log.parse().expect("a name");
+        let (parser, lines) = (Parser::new(Format::common()), Lines::new(text.as_bytes(), 0));
+        let admitted = index.admit(&name, counted as u64, parser, lines).await;
+        admitted.map_err(|error| format!("{error:?}"))
+    }
+
+    #[tokio::test]
+    async fn a_log_that_shares_lines_with_another_one_is_refused() {
+        for day in [300, 50_000] {
+            let store = MemoryStore::new();
+            let index = LogIndex::new(store.clone(), "web-1");
+            let part = |seconds| lines(0, seconds, "/");
+            let (first, second) = (part(0..day / 2), part(day / 2..day));
+            assert_eq!(admit(&index, "first", &first, 0).await, Ok(()));
+            assert_eq!(admit(&index, "second", &second, 0).await, Ok(()));
+            // It has grown, and was counted up to where the first one ended.
+            for _ in 0..2 {
+                assert_eq!(admit(&index, "second", &part(day / 2..day + 50), second.len()).await, Ok(()));
+            }
+            for text in [part(day / 4..day / 2), part(day / 10..day), part(0..day)] {
+                let refused = admit(&index, "another", &text, 0).await.expect_err("it was counted");
+                assert!(refused.starts_with("Counted"), "{refused}");
+            }
+            // The first log was merged with the second.
+            let refused =
+                admit(&index, "first", &part(0..day), first.len()).await.expect_err("it was counted");
+            assert!(refused.starts_with("Counted"), "{refused}");
+            assert_eq!(admit(&LogIndex::new(store, "web-2"), "another", &part(0..day), 0).await, Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_of_other_lines_is_admitted_unless_it_has_the_name_of_another() {
+        let index = LogIndex::new(MemoryStore::new(), "web-1");
+        let (one, shared) = (lines(0, 0..500, "/"), lines(0, 0..1, "/"));
+        assert_eq!(admit(&index, "one", &one, 0).await, Ok(()));
+        // Of the same time, and with lines of one second in common.
+        let other = shared + &lines(0, 1..500, "/other");
+        assert_eq!(admit(&index, "other", &other, 0).await, Ok(()));
+        let refused = admit(&index, "one", &other, one.len()).await.expect_err("it is another log");
+        assert_eq!(refused, "SameBeginning");
+        // An older copy of the log.
+        assert_eq!(admit(&index, "one", &lines(0, 0..200, "/"), one.len()).await, Ok(()));
+    }
+
+    #[test]
+    fn marks_are_the_same_whoever_made_the_request() {
+        let mark = |client: &str| {
+            let text = format!("{client} [01/May/2026:00:00:01 +0000] \"GET / HTTP/1.1\" 200 7\n");
+            let mut parser = Parser::new(Format::common());
+            Mark::of(&parser.parse(text.as_bytes()).expect("a line").expect("a request"))
+        };
+        assert_eq!(mark("192.0.2.1 - ann"), mark("2001:db8::1 - -"));
+    }
+
+    #[test]
+    fn documents_are_read_as_they_were_written_and_others_are_not() {
+        let marks = (0..300).map(|n| Mark::of_bytes(u64::to_le_bytes(n << 40))).collect::<BTreeSet<_>>();
+        let noted = vec![([1; 16], marks), ([2; 16], BTreeSet::new())];
+        let bytes = encode(&noted);
+        assert_eq!(decode(&bytes), Some(noted));
+        for wrong in [&bytes[..bytes.len() - 1], &[2], &[]] {
+            assert_eq!(decode(wrong), None);
+        }
+    }
+}

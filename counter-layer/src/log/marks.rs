@@ -1,0 +1,100 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use counter_core::visitor::VisitorKey;
+
+use super::line::Line;
+
+/// A sample of the lines of a log, for a [`LogIndex`](crate::log::LogIndex): up to 256 lines of each day.
+///
+/// A mark is a hash of the time, the method, the target, the host and the size that a line logs. Nothing in it comes
+/// from the client's address, headers or account, so its key need not be secret: whoever tests a guess against it
+/// learns no more than the counters show.
+///
+/// The marks with the smallest hashes are kept, so the same lines are marked in whatever file they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(BTreeMap<u64, BTreeSet<Mark>>);
+
+/// A hash of a line, with the second of the day in its lower bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark(u64);
+
+/// The number of marks that are kept for each day of a log.
+pub(super) const MAX_MARKS: usize = 256;
+
+/// The number of days of one log that have marks: ten years.
+const MAX_DAYS: usize = 3653;
+
+const DAY: u64 = 86_400;
+
+/// The lower bits of a mark, which are the second of the day.
+const SECONDS: u64 = (1 << 17) - 1;
+
+const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
+
+impl Mark {
+    /// Returns the day and the mark of a line.
+    pub(super) fn of(line: &Line<'_>) -> (u64, Self) {
+        let at = line.at.as_unix();
+        let size = line.bytes.unwrap_or(u64::MAX);
+        let host = line.host.unwrap_or_default();
+        let hash = KEY.visitor(&[&at.to_le_bytes(), line.method, line.target, host, &size.to_le_bytes()]);
+        let (hash, _) = hash.as_bytes().split_at(8);
+        let hash = hash.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
+        (at / DAY, Self((hash & !SECONDS) | (at % DAY)))
+    }
+
+    /// Returns the second of the day.
+    pub(super) const fn second(self) -> u64 {
+        self.0 & SECONDS
+    }
+
+    pub(super) const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    pub(super) const fn of_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+}
+
+impl Marks {
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the marks of other lines of the same log.
+    pub fn merge(&mut self, other: Self) {
+        for (day, marks) in other.0 {
+            for mark in marks {
+                self.insert(day, mark);
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, day: u64, mark: Mark) {
+        if self.0.len() >= MAX_DAYS && !self.0.contains_key(&day) {
+            return;
+        }
+        keep(self.0.entry(day).or_default(), mark);
+    }
+
+    pub(super) fn days(&self) -> impl Iterator<Item = (u64, &BTreeSet<Mark>)> {
+        self.0.iter().map(|(day, marks)| (*day, marks))
+    }
+}
+
+/// Adds a mark to those of a day.
+pub(super) fn keep(marks: &mut BTreeSet<Mark>, mark: Mark) {
+    marks.insert(mark);
+    if marks.len() > MAX_MARKS {
+        marks.pop_last();
+    }
+}
+
+/// Returns the marks whose seconds lie in a range.
+pub(super) fn within(marks: &BTreeSet<Mark>, seconds: &RangeInclusive<u64>) -> usize {
+    marks.iter().filter(|mark| seconds.contains(&mark.second())).count()
+}
