@@ -171,7 +171,8 @@
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
 //! | a key holds something else (`WRONGTYPE`, not a number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::visits::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
 //! | keys are evicted | they are gone, and nothing counts twice: see [memory and eviction](#memory-and-eviction) | a warning at the start that names the policy |
-//! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the process begins anew, and does not send again what was acknowledged | the same |
+//! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the fence is created again after the last acknowledged batch, and nothing is sent again | a warning; the batch that was in flight is [`in_doubt`](crate::visits::Dropped::in_doubt) |
+//! | the address leads to another server, and back again | each server gets the batches of the last minute that it lacks, under their old sequences, so none counts them twice; an idle process checks every 5 s | the hint `store_went_back`, and what is too old as `lost_by_server` |
 //! | the clock of one machine is ahead | its cleaner goes by the server's clock; its hits count in the buckets of its own time, and those more than 25 hours ahead are [`dropped`](crate::visits::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
 //! | something panics that the flusher or the cleaner calls: a store, a log, a metrics recorder | the panic is caught, and the batch is sent again | `a call panicked` |
 //! | `run` is not polled, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |

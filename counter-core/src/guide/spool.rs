@@ -33,6 +33,10 @@
 //! the store for the last sequence of the one that ended, sends what comes after it, in order and under the same
 //! numbers, and removes the file. If it is killed as well, the next one goes on.
 //!
+//! The fence also has an [incarnation](crate::visits::Incarnation): who cut the batch. If a copy of the directory is sent
+//! while its process lives, the store has other hits under the same sequence. The second one notices this, leaves out what may
+//! be counted ([`in_doubt`](crate::visits::Dropped::in_doubt)), and raises the hint `spool_copied`.
+//!
 //! What it takes over is [`recovered`](crate::visits::Hits::recovered) in the ledger, which is a part of `recorded`. If the
 //! store has lost the fence of the ended process, but may have its counts, which eviction can cause, what cannot be
 //! decided is [`in_doubt`](crate::visits::Dropped::in_doubt) and not sent.
@@ -48,6 +52,9 @@
 //!   one that lost all of its data, and is sent the file: so two stores of one kind and namespace, such as those of a test
 //!   and of production, need two directories. A file without an id, of a process whose store never answered, is sent to
 //!   any store of its kind and namespace.
+//! - A copy of a file is left alone, with a warning: the process that wrote the original counts its hits. Move a directory
+//!   instead of copying it, or copy it only after its processes have stopped in order, which leaves no files. If the original
+//!   is gone for good, set `file` in the table `spool` of the copy to an empty text with `sqlite3`.
 //! - It has to be on a local disk that survives the process: a volume in a container, not the container's own layer,
 //!   and no network file system.
 //! - [`build`](crate::Builder::build) makes it, and fails when no file can be made in it.
@@ -74,18 +81,13 @@
 //! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |
 //! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | the next process cannot tell the rest of those hits from them: it sends none of them, so they are lost and not doubled | they are among the `unwritten` from before the first is sent, and the next process says how many waited, in a warning in the log |
 //!
-//! One case waits for the disk: where the store has lost everything, including the fence, hits are sent under a new one,
-//! and what the file has under the earlier one has to be replaced or removed first, or it could count again. While neither
-//! is possible, as on a disk that has become read-only, nothing is sent, and `last_error` in [`Health`](crate::Health) says
-//! why.
-//!
 //! A file with a single row that is not what was written counts nothing: what else the disk has changed, nobody knows. So
 //! it is renamed as a whole, and kept for a person to look at.
 //!
 //! # When the machine fails
 //!
-//! A write every 100 ms that waited for the disk would cost it 10 syncs a second, so only what must not come back is synced:
-//! what replaces the rows of an earlier fence, and a file that is removed. All else follows within seconds, as the system
+//! A write every 100 ms that waited for the disk would cost it 10 syncs a second, so only a file that is rewritten as a whole or
+//! removed is synced. All else follows within seconds, as the system
 //! writes it; if the power fails before, those hits are lost, and none is doubled.
 //!
 //! Stores of this crate show whether they have lost data or only a fence. For a store of one's own that cannot

@@ -53,7 +53,7 @@
 //! | a deadlock, a lock that takes long, `SQLITE_BUSY` | nothing: the transaction is tried again for 5 s, and then by the flusher |
 //! | the disk is full | hits wait in memory, folded; the error and the log say that the disk of the database is full |
 //! | a process stops in the middle of a transaction (`SIGSTOP`) | others wait for 10 s at most, and then the server ends it; with SQLite, until it goes on or is killed |
-//! | rows are removed by hand | counts that are gone are gone; but remove no fence of a process that runs, or the batches of its last minute may count twice |
+//! | rows are removed by hand | counts that are gone are gone; do not remove the fence of a running process: the store takes it for lost data, and the batches of its last minute count twice |
 //!
 //! Every statement is bounded by 5 s, and so is every call with everything that is tried again; a batch may take a minute.
 //!
