@@ -9,7 +9,7 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Options};
 use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
 
 use super::client_handle::{ClientHandle, is_code};
@@ -93,7 +93,7 @@ impl Connection {
         key: &str,
         arguments: Vec<Value>,
     ) -> Result<Value, Error> {
-        let handle = self.handle()?;
+        let handle = self.handle_or_yield().await?;
         let answer = handle.call(&self.options, self::command(command, key), arguments).await;
         answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
@@ -105,7 +105,7 @@ impl Connection {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let (handle, asked) = (self.handle()?, calls.len());
+        let (handle, asked) = (self.handle_or_yield().await?, calls.len());
         let calls = calls.into_iter().map(|(name, arguments)| (command(name, key), arguments)).collect();
         let answers = handle.call_each(&self.options, calls).await;
         let answers = answers.map_err(|error| self.explain(&handle, error))?;
@@ -122,8 +122,8 @@ impl Connection {
     }
 
     /// Starts a connection that does not reconnect when it breaks, to the address of the one for other calls.
-    pub(crate) fn connect_once(&self) -> Result<ClientHandle, Error> {
-        let client = self.handle()?;
+    pub(crate) async fn connect_once(&self) -> Result<ClientHandle, Error> {
+        let client = self.handle_or_yield().await?;
         let config = self.link.config().unwrap_or_else(|| client.client.client_config());
         ClientHandle::open_once(config).map(|(handle, _)| handle).map_err(explain)
     }
@@ -159,6 +159,18 @@ impl Connection {
             }
         }
         self.link.client()
+    }
+
+    /// Returns the current client. Without one, other tasks run before the error is returned: a caller that tries again
+    /// without a pause would otherwise keep a thread from the task that connects.
+    async fn handle_or_yield(&self) -> Result<Arc<ClientHandle>, Error> {
+        match self.handle() {
+            Ok(handle) => Ok(handle),
+            Err(error) => {
+                yield_now().await;
+                Err(error)
+            }
+        }
     }
 
     fn explain(&self, handle: &ClientHandle, error: FredError) -> Error {

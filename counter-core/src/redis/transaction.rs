@@ -177,7 +177,7 @@ impl<'a> Transaction<'a> {
             *self.exclusive = None;
         }
         if self.exclusive.is_none() {
-            let handle = self.server.connect_once()?;
+            let handle = self.server.connect_once().await?;
             *self.exclusive = Some(Exclusive { handle, begun: Begun::Nothing, since: Instant::now() });
         }
         let handle = self.handle()?;

@@ -26,7 +26,7 @@ pub struct Batch {
     pub grid: Arc<Grid>,
     /// The parts of the store that the counts are added to.
     pub adds: Adds,
-    /// What the store showed when the writer found its fence missing. A batch that creates a fence with a later sequence
+    /// The state that the store showed when the writer found its fence missing. A batch that creates a fence with a later sequence
     /// than the first is applied only where the store [shows](Witness::shows_same) the same: the writer decided by the
     /// witness of one server, and a name that moves may bring the batch to another one.
     pub witness: Option<Witness>,
@@ -146,6 +146,34 @@ pub enum Part {
 /// buckets still to come.
 pub(crate) const AHEAD: u64 = 90_000;
 
+impl Fence {
+    /// Returns the answer of a store that must not apply the batch, since it keeps this fence; `None` if it must.
+    /// `remarks` are those on the last batch that it applied.
+    ///
+    /// A store calls this under the lock, or in the transaction, in which it applies the batch. See also
+    /// [`Batch::witness`].
+    pub fn outcome(&self, found: StoredFence, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
+        let is_source = self.is_source();
+        let last = found.sequence;
+        if last > 0 && self.is_opening() && self.sequence > 1 {
+            return Some(ApplyOutcome::SequenceGap { found });
+        }
+        if last >= self.sequence && !is_source {
+            let has_other = found.incarnation != self.incarnation() && self.sequence > found.since;
+            return Some(match has_other {
+                true => ApplyOutcome::Conflict { found },
+                false if last == self.sequence => ApplyOutcome::Applied(remarks()),
+                false => ApplyOutcome::Applied(Vec::new()),
+            });
+        }
+        if last == self.sequence {
+            return Some(ApplyOutcome::Applied(remarks()));
+        }
+        let is_elsewhere = last < self.after || last != self.after && is_source;
+        is_elsewhere.then_some(ApplyOutcome::SequenceGap { found })
+    }
+}
+
 impl Batch {
     /// Creates a batch without counts, visitors and bins.
     #[must_use]
@@ -218,4 +246,47 @@ fn buckets(
     start: Timestamp,
 ) -> impl Iterator<Item = (Bucket, Retention)> {
     set.filter(move |kept| kept.precision >= finest).map(move |kept| (kept.precision.bucket(start), kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::visits::{FenceKind, Incarnation};
+    use crate::writer::WriterId;
+
+    const MINE: Incarnation = Incarnation::from_bits(1);
+    const OTHER: Incarnation = Incarnation::from_bits(2);
+
+    fn fence(after: u64, sequence: u64) -> Fence {
+        let (writer, kind) = (WriterId::of([7; 16]), FenceKind::Process { incarnation: MINE });
+        Fence { writer, kind, sequence, after }
+    }
+
+    #[test]
+    fn a_number_that_another_incarnation_took_is_a_conflict() {
+        let mine = StoredFence { sequence: 5, incarnation: MINE, since: 0 };
+        let other = StoredFence { sequence: 7, incarnation: OTHER, since: 5 };
+        let applied = Some(ApplyOutcome::Applied(Vec::new()));
+        for (found, after, sequence, outcome) in [
+            (StoredFence::default(), 0, 1, None),
+            (StoredFence::default(), 0, 4, None),
+            (StoredFence::default(), 4, 5, Some(ApplyOutcome::SequenceGap { found: StoredFence::default() })),
+            (mine, 5, 6, None),
+            (mine, 4, 5, applied.clone()),
+            (mine, 3, 4, applied.clone()),
+            (mine, 6, 7, Some(ApplyOutcome::SequenceGap { found: mine })),
+            (mine, 0, 1, applied.clone()),
+            (mine, 0, 3, Some(ApplyOutcome::SequenceGap { found: mine })),
+            (mine, 0, 6, Some(ApplyOutcome::SequenceGap { found: mine })),
+            (other, 4, 5, applied),
+            (other, 5, 6, Some(ApplyOutcome::Conflict { found: other })),
+            (other, 6, 7, Some(ApplyOutcome::Conflict { found: other })),
+        ] {
+            assert_eq!(
+                fence(after, sequence).outcome(found, Vec::new),
+                outcome,
+                "{found} {after} {sequence}"
+            );
+        }
+    }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{ApplyOutcome, Remark};
 use crate::writer::WriterId;
 
 /// The place of a batch in the sequence of its writer and shard.
@@ -34,7 +33,7 @@ pub enum FenceKind {
     /// only where the store has no fence of this writer. So no batch with counts is ever applied where its fence is missing. A batch whose
     /// number the store has passed was applied before, unless another incarnation took the number.
     Process {
-        /// Who cut this batch.
+        /// The process that cut this batch.
         incarnation: Incarnation,
     },
     /// A [source](crate::source), whose numbers are positions, at most 2^53.
@@ -52,7 +51,7 @@ pub enum FenceKind {
 /// the hits that the process left in its [spool](crate::guide::spool).
 ///
 /// Both may use the same sequence for different contents, for example if a copy of the spool is sent while the
-/// process lives. The store refuses the second one with [`ApplyOutcome::Conflict`] instead of taking it for the first.
+/// process lives. The store refuses the second one with [`ApplyOutcome::Conflict`](crate::visits::ApplyOutcome::Conflict) instead of taking it for the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation(u64);
 
@@ -125,32 +124,6 @@ impl Fence {
         }
     }
 
-    /// Returns the answer of a store that must not apply the batch, since it keeps this fence; `None` if it must.
-    /// `remarks` are those on the last batch that it applied.
-    ///
-    /// A store calls this under the lock, or in the transaction, in which it applies the batch. See also
-    /// [`Batch::witness`](super::Batch::witness).
-    pub fn outcome(&self, found: StoredFence, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
-        let is_source = self.is_source();
-        let last = found.sequence;
-        if last > 0 && self.is_opening() && self.sequence > 1 {
-            return Some(ApplyOutcome::SequenceGap { found });
-        }
-        if last >= self.sequence && !is_source {
-            let has_other = found.incarnation != self.incarnation() && self.sequence > found.since;
-            return Some(match has_other {
-                true => ApplyOutcome::Conflict { found },
-                false if last == self.sequence => ApplyOutcome::Applied(remarks()),
-                false => ApplyOutcome::Applied(Vec::new()),
-            });
-        }
-        if last == self.sequence {
-            return Some(ApplyOutcome::Applied(remarks()));
-        }
-        let is_elsewhere = last < self.after || last != self.after && is_source;
-        is_elsewhere.then_some(ApplyOutcome::SequenceGap { found })
-    }
-
     /// Returns the fence that a store keeps after this batch, if it kept `found` before.
     #[must_use]
     pub fn applied_to(&self, found: StoredFence) -> StoredFence {
@@ -197,34 +170,6 @@ mod tests {
     fn fence(after: u64, sequence: u64) -> Fence {
         let (writer, kind) = (WriterId::of([7; 16]), FenceKind::Process { incarnation: MINE });
         Fence { writer, kind, sequence, after }
-    }
-
-    #[test]
-    fn a_number_that_another_incarnation_took_is_a_conflict() {
-        let mine = StoredFence { sequence: 5, incarnation: MINE, since: 0 };
-        let other = StoredFence { sequence: 7, incarnation: OTHER, since: 5 };
-        let applied = Some(ApplyOutcome::Applied(Vec::new()));
-        for (found, after, sequence, outcome) in [
-            (StoredFence::default(), 0, 1, None),
-            (StoredFence::default(), 0, 4, None),
-            (StoredFence::default(), 4, 5, Some(ApplyOutcome::SequenceGap { found: StoredFence::default() })),
-            (mine, 5, 6, None),
-            (mine, 4, 5, applied.clone()),
-            (mine, 3, 4, applied.clone()),
-            (mine, 6, 7, Some(ApplyOutcome::SequenceGap { found: mine })),
-            (mine, 0, 1, applied.clone()),
-            (mine, 0, 3, Some(ApplyOutcome::SequenceGap { found: mine })),
-            (mine, 0, 6, Some(ApplyOutcome::SequenceGap { found: mine })),
-            (other, 4, 5, applied),
-            (other, 5, 6, Some(ApplyOutcome::Conflict { found: other })),
-            (other, 6, 7, Some(ApplyOutcome::Conflict { found: other })),
-        ] {
-            assert_eq!(
-                fence(after, sequence).outcome(found, Vec::new),
-                outcome,
-                "{found} {after} {sequence}"
-            );
-        }
     }
 
     #[test]

@@ -66,7 +66,8 @@ async fn a_route_is_dead_when_only_others_had_hits_for_days_and_days_of_no_hits_
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let day = precision(86_400);
-    let today = day.bucket(Timestamp::now()).start;
+    // Ten days of hits follow, and none of them may lie ahead of the clock.
+    let today = day.bucket(Timestamp::now()).start.minus(86_400 * 12);
     for ago in 1..40 {
         let start = today.minus(86_400 * ago);
         // The site was away for ten days.

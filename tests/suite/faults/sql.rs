@@ -601,7 +601,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; DROP TABLE access_documents; \
          UPDATE access_meta SET value = '1' WHERE name = 'version'")
     .await;
-    let older = "the tables are of version 1 and not yet of 4: `SqlBuilder::create_tables` makes them";
+    let older = "the tables are of version 1 and not yet of 5: `SqlBuilder::create_tables` makes them";
     assert_eq!(words().await, older);
     let (one, other) = tokio::join!(create(), create());
     let store = one.and(other).expect("both bring them to this version");
@@ -609,8 +609,8 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     assert_eq!(store.progress(Values::Counts, hour).await.expect("the tables are there"), None);
     let mut running = over(store);
     assert_eq!(total(&running, "a").await, 1);
-    run("UPDATE access_meta SET value = '5' WHERE name = 'version'").await;
-    let newer = "the tables are of version 5, and this program knows none after 4: update it";
+    run("UPDATE access_meta SET value = '6' WHERE name = 'version'").await;
+    let newer = "the tables are of version 6, and this program knows none after 5: update it";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
     // A process that is connected since before the upgrade writes nothing into tables that it does not know.
@@ -621,7 +621,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     assert_eq!(running.recorder().ledger().hits.pending, 1);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
     assert_eq!(words().await, "the tables have no version");
-    run("UPDATE access_meta SET value = '4' WHERE name = 'version'").await;
+    run("UPDATE access_meta SET value = '5' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
     flushed(&mut running).await;
     assert_eq!(total(&running, "a").await, 2);

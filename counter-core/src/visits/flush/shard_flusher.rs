@@ -234,7 +234,6 @@ impl ShardFlusher {
             // Nothing is awaited after this answer, so a batch that was acknowledged is always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
-                // A store that loses fences as soon as they are made is asked again after a pause.
                 // The reply to the batch that created this fence was lost.
                 ApplyOutcome::SequenceGap { found }
                     if fence.is_opening() && was_in_doubt.is_some() && found.sequence == fence.sequence =>
@@ -242,6 +241,7 @@ impl ShardFlusher {
                     self.acknowledge(&[]);
                 }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
+                // A store that loses fences as soon as they are created gets the batch again after a pause.
                 ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }

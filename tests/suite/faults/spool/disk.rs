@@ -206,7 +206,7 @@ async fn a_file_that_is_damaged_anywhere_is_put_aside_and_counts_nothing_wrong()
 
 #[tokio::test]
 async fn a_damaged_log_costs_what_was_written_after_the_damage_and_is_reported() {
-    let (store, folder, left) = (Switch::store(), folder(), folder());
+    let (store, folder) = (Switch::store(), folder());
     store.hand.away(true);
     let mut counters = over(&store, folder.path());
     let mut lengths = Vec::new();
@@ -220,23 +220,29 @@ async fn a_damaged_log_costs_what_was_written_after_the_damage_and_is_reported()
         let log = files(folder.path()).into_iter().find(|name| name.ends_with("-wal")).expect("it is open");
         lengths.push(std::fs::metadata(folder.path().join(log)).expect("it is there").len());
     }
-    // As a process leaves them that is killed.
-    for name in files(folder.path()) {
-        std::fs::copy(folder.path().join(&name), left.path().join(&name)).expect("writable");
+    // A killed process leaves both files as they are, while one that ends closes them.
+    let kept: Vec<_> = files(folder.path()).into_iter().filter(|name| !name.ends_with(".lock")).collect();
+    let contents = kept.iter().map(|name| std::fs::read(folder.path().join(name)).expect("readable"));
+    let contents: Vec<_> = contents.collect();
+    drop(counters);
+    let is_closed = async || !files(folder.path()).iter().any(|name| name.ends_with("-wal"));
+    until("the file is closed", LIMIT, is_closed).await;
+    for (name, content) in kept.iter().zip(contents) {
+        std::fs::write(folder.path().join(name), content).expect("writable");
     }
-    let log = files(left.path()).into_iter().find(|name| name.ends_with("-wal")).expect("it was open");
+    let log = kept.iter().find(|name| name.ends_with("-wal")).expect("it was open");
     let damage = usize::try_from(lengths[1]).expect("short") + 2000;
-    change(&left.path().join(&log), |bytes| bytes[damage] ^= 1);
-    let damaged = std::fs::read(left.path().join(&log)).expect("readable");
+    change(&folder.path().join(log), |bytes| bytes[damage] ^= 1);
+    let damaged = std::fs::read(folder.path().join(log)).expect("readable");
 
     let (text, _guard) = Log::capture();
-    let mut next = over(&Switch::store(), left.path());
+    let mut next = over(&Switch::store(), folder.path());
     next.flush().await.expect("the store is there");
     assert_eq!((total(&next.stats()).await, next.stats().ledger().hits.recovered), (110, 110));
     next.run(async {}).await.expect("all is sent");
-    let kept = files(left.path());
+    let kept = files(folder.path());
     let copy = kept.iter().find(|name| name.ends_with(".damaged-log-wal")).expect("the log is kept");
-    assert_eq!(std::fs::read(left.path().join(copy)).expect("readable"), damaged);
+    assert_eq!(std::fs::read(folder.path().join(copy)).expect("readable"), damaged);
     assert_eq!(kept.len(), 2, "{kept:?}");
     let text = text.text();
     assert!(text.contains("ERROR") && text.contains("hits=77"), "{text}");
