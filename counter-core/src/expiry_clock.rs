@@ -9,8 +9,9 @@ use crate::unwind::tell;
 /// for a month has removed what expired meanwhile after ten days.
 const CATCH_UP_RATE: u32 = 4;
 
-/// The seconds by which a clock may step ahead without a doubt.
-const STEP_TOLERANCE: u64 = 60;
+/// The seconds by which a clock may step ahead without a doubt: more than the time that a store keeps for the next process
+/// may be behind, so that no start delays the cleaning.
+const STEP_TOLERANCE: u64 = 900;
 
 /// The seconds by which the clock is ahead from which on it is reported: more than a night without a process.
 const REPORTED_LEAD: u64 = 25 * 3600;

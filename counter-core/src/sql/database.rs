@@ -161,6 +161,7 @@ impl Database {
     }
 
     /// Returns whether the file of the database was removed or replaced recently.
+    #[cfg_attr(not(feature = "sqlite"), expect(clippy::unused_self, reason = "only SQLite has a file"))]
     pub(crate) fn was_replaced(&self) -> bool {
         #[cfg(feature = "sqlite")]
         if let Some(reopening) = &self.reopening {

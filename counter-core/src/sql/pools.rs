@@ -101,6 +101,7 @@ impl Pools {
     }
 
     /// Confirms that a connection is one to the file at the path: it may be new.
+    #[cfg_attr(not(feature = "sqlite"), expect(clippy::unused_self, reason = "only SQLite has a file"))]
     fn confirmed(&self, session: Session) -> Result<Session, Failure> {
         #[cfg(feature = "sqlite")]
         if let Some(file) = &self.file {

@@ -12,4 +12,6 @@ mod known;
 pub use id::{StoreId, StoreIdError};
 pub use kept_grid::GridMismatch;
 pub(crate) use known::KnownStore;
-pub(crate) use record::{Seen, StoreRecord, follows, read, update};
+#[cfg(feature = "spool")]
+pub(crate) use record::follows;
+pub(crate) use record::{Seen, StoreRecord, read, update};

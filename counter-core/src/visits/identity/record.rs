@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::{GridMismatch, StoreId, kept_grid};
 use crate::time::Grid;
-use crate::visits::{Health, Store};
+use crate::visits::Store;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The name of the document.
@@ -12,6 +12,7 @@ const NAME: &str = "store";
 const MAX_ATTEMPTS: u32 = 20;
 
 /// The number of stores that are remembered of each relation; the oldest are dropped.
+#[cfg(any(feature = "archive", feature = "dump"))]
 const MAX_STORES: usize = 500;
 
 /// The content of the document, as lines of a word and its values.
@@ -75,11 +76,12 @@ pub(crate) async fn update(
 
 /// Returns whether a store may hold what `seen` stores held: it is one of them, or it was created after the last time
 /// that one of them was in use, as a store is that lost all of its data. Clocks may differ by
-/// [`Health::CLOCK_SKEW_BOUND`].
+/// [`Health::CLOCK_SKEW_BOUND`](crate::Health::CLOCK_SKEW_BOUND).
+#[cfg(any(feature = "archive", feature = "spool", test))]
 pub(crate) fn follows(record: &StoreRecord, seen: &[Seen]) -> bool {
     let last = seen.iter().map(|seen| seen.at).max();
     seen.iter().any(|seen| seen.id == record.id)
-        || last.is_none_or(|last| last <= record.created.plus(Health::CLOCK_SKEW_BOUND))
+        || last.is_none_or(|last| last <= record.created.plus(crate::Health::CLOCK_SKEW_BOUND))
 }
 
 impl StoreRecord {
@@ -216,6 +218,7 @@ impl StoreRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Health;
     use crate::Precisions;
 
     fn seen(id: StoreId, at: u64) -> Seen {

@@ -76,7 +76,7 @@ pub(crate) fn batches(servers: &impl Keys) -> u64 {
     let fences = servers.keys("*fence:*");
     let sequence = |key: &String| {
         let fence = servers.command(key, &[b"GET".to_vec(), key.clone().into()]).text().expect("a fence");
-        fence.split(' ').next().and_then(|sequence| sequence.parse::<u64>().ok()).expect("a number")
+        fence.split(&[' ', ':']).next().and_then(|sequence| sequence.parse::<u64>().ok()).expect("a number")
     };
     fences.iter().map(sequence).sum()
 }
@@ -366,7 +366,7 @@ impl Keys for Pair {
 /// The last batch of a writer that a server has.
 fn sequence(server: &RedisServer, fence: &str) -> u64 {
     let fence = server.command(&["GET", fence]).text().unwrap_or_default();
-    fence.split(' ').next().and_then(|sequence| sequence.parse().ok()).unwrap_or(0)
+    fence.split(&[' ', ':']).next().and_then(|sequence| sequence.parse().ok()).unwrap_or(0)
 }
 
 /// Three masters that sync every write.
