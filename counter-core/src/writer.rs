@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// A random number that no other writer has: one for each shard and process start, and another one whenever
-/// the store has lost the fence.
+/// A random number that no other writer has: one for each shard and process start. It stays the same on every server, and
+/// is replaced only after another process has sent batches under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriterId(u128);
 

@@ -37,7 +37,7 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 ///
 /// A batch that was sent and not acknowledged is kept and sent again unchanged, for as long as it takes;
 /// meanwhile newer hits are folded in the tally. Batches that were acknowledged are kept for a grace period
-/// (60 s and 16 MiB for each shard at most): a store that loses its newest writes in a failover reports it
+/// (60 s during which the store acknowledges, and 16 MiB for each shard at most): a store that loses its newest writes in a failover reports it
 /// with the next batch, and is sent them again.
 ///
 /// Each shard of the store is served by itself: one that is out of reach does not hold up the others. A panic

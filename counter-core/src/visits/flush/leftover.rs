@@ -290,7 +290,8 @@ impl Lane {
             } else {
                 if self.stored_fence(store).await?.sequence > 0 {
                     // The witness was that of another server than the first answer.
-                    return Err(no_fences());
+                    return Err(Error::new(ErrorKind::Unavailable)
+                        .caused_by("the address of the store leads to several servers"));
                 }
                 if self.leave_out_in_doubt(tally) {
                     return Ok(false);
