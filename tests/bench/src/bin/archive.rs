@@ -156,7 +156,12 @@ async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) ->
             }
             VisitorCell { counter: counter.clone(), start, finest, raised }
         };
-        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process { incarnation: Incarnation::default() }, sequence: 1, after: 0 };
+        let fence = Fence {
+            writer: WriterId::random(),
+            kind: FenceKind::Process { incarnation: Incarnation::default() },
+            sequence: 1,
+            after: 0,
+        };
         let (cells, sketches) = (names.iter().map(cell).collect(), names.iter().map(visit).collect());
         near.apply(&Batch {
             shard,

@@ -144,7 +144,12 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
                 |name: &CounterName, start, count| Cell { counter: name.clone(), start, finest, count };
             let cells =
                 starts.flat_map(|(start, count)| names.iter().map(move |name| cell(name, start, count)));
-            let fence = Fence { writer, kind: FenceKind::Process { incarnation: Incarnation::default() }, sequence: sequence + 1, after: sequence };
+            let fence = Fence {
+                writer,
+                kind: FenceKind::Process { incarnation: Incarnation::default() },
+                sequence: sequence + 1,
+                after: sequence,
+            };
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
             let batch = Batch {
