@@ -1,4 +1,4 @@
-//! The browser of `tests/axe`: every page for people under the rules of axe-core, the file of which it is given.
+//! The browser of `tests/tools/axe`: every page for people under the rules of axe-core, the file of which it is given.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The server of `tests/confirm`: the same page four times, on addresses of their own, over one Redis.
+//! The server of `tests/tools/confirm`: the same page four times, on addresses of their own, over one Redis.
 //!
 //! `book` updates the counter as *Redis in Action* does and awaits it: for each precision `HINCRBY` and
 //! `ZADD`, in one pipeline per request, over one client that all requests share. It counts what the layer

@@ -1,4 +1,4 @@
-//! What `tests/glance` prints: how long the dashboard takes to answer when there are 2,000 counters, from
+//! What `tests/tools/glance` prints: how long the dashboard takes to answer when there are 2,000 counters, from
 //! memory, from Redis, and from a SQLite file with ten years of days, without a network to the browser.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The server of `tests/scan`: a small site on one thread, `bare`, with the `layer` as it is by
+//! The server of `tests/tools/scan`: a small site on one thread, `bare`, with the `layer` as it is by
 //! default, or with `rules` and all facets. Counts stay in the process.
 
 use std::error::Error;

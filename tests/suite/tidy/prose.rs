@@ -9,7 +9,7 @@ use super::tree::{Tree, attributes, sample};
 const ENFORCED: [&str; 7] = [
     "counter-core/src/lib.rs",
     "counter-layer/src/lib.rs",
-    "counter-kafka/src/lib.rs",
+    "counter-core/kafka/src/lib.rs",
     "tests/src/lib.rs",
     "tests/suite/main.rs",
     "example-app/src/lib.rs",

@@ -2,7 +2,7 @@
 
 mod brokers;
 mod consumers;
-#[path = "../../../tests/suite/random.rs"]
+#[path = "../../../../tests/suite/random.rs"]
 #[expect(dead_code, reason = "the suite uses all of it")]
 mod random;
 mod topic;

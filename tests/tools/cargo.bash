@@ -3,7 +3,7 @@
 
 # The features of a package, one a line.
 features_of() {
-    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../$1/Cargo.toml"
+    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../../$1/Cargo.toml"
 }
 
 # Not `--all-features`, which has the example's `kafka`: that builds librdkafka, 165 s of a C compiler.
@@ -15,7 +15,7 @@ for package in counter-core counter-layer; do
 done
 unset package feature
 everything=(--locked --workspace --exclude counter-kafka "${features[@]}")
-# What `tests/kafka` builds.
+# What `tests/tools/kafka` builds.
 with_kafka=(--locked --workspace "${features[@]}" --features example-app/kafka)
 
 # The folder of what is built.

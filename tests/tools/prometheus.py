@@ -1,4 +1,4 @@
-"""The part of `tests/prometheus` that asks: its argument is the program of the example."""
+"""The part of `tests/tools/prometheus` that asks: its argument is the program of the example."""
 
 import json
 import pathlib
@@ -42,7 +42,7 @@ def until(what, condition):
         except (urllib.error.URLError, ConnectionError):
             pass
         time.sleep(0.2)
-    sys.exit(f"tests/prometheus: waited {LIMIT} s in vain until {what}")
+    sys.exit(f"tests/tools/prometheus: waited {LIMIT} s in vain until {what}")
 
 
 def questions():

@@ -17,7 +17,7 @@ use crate::consumers::{SESSION, account, start};
 use crate::random::Random;
 use crate::topic::Topic;
 
-#[path = "../../../tests/suite/faults/chaos/servers.rs"]
+#[path = "../../../../tests/suite/faults/chaos/servers.rs"]
 #[expect(dead_code, reason = "the suite uses all of it")]
 mod servers;
 
