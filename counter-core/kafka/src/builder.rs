@@ -22,38 +22,39 @@ pub struct Builder {
     reserved: Option<String>,
 }
 
-/// The place where a topic is begun that the store has not counted yet.
+/// Where to start a topic that the store has not counted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// The first records that the logs have.
+    /// The first record of each partition.
     #[default]
     Earliest,
-    /// The ends of all partitions at the time when the first of its consumers is given one.
+    /// The ends of all partitions at the time when the first consumer is assigned one.
     ///
-    /// A [source](counter_core::source) of the name `kafka:CLUSTER:TOPIC:begun` remembers that this was done. What
-    /// comes later is read, whichever consumer runs at the time, and so is a partition that is added later.
+    /// A [source](counter_core::source) named `kafka:CLUSTER:TOPIC:begun` records that this was done. All later records are
+    /// read, even if no consumer runs when they arrive, and so are partitions that are added later.
     Latest,
 }
 
-/// The settings on which exactness and boundedness rest, and the defaults that may be changed.
+/// Settings that exactness and bounded memory depend on, which cannot be changed.
 const RESERVED: [(&str, &str); 9] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("enable.partition.eof", "true"),
     ("auto.offset.reset", "error"),
     ("isolation.level", "read_committed"),
-    // Eager: the one protocol where an assignment is the whole of it.
+    // Eager: the only protocol in which an assignment lists all partitions of a member.
     ("partition.assignment.strategy", "range"),
     ("allow.auto.create.topics", "false"),
-    // The ends of partitions, for the lag.
+    // Reports the ends of partitions, for the lag.
     ("statistics.interval.ms", "1000"),
     ("group.protocol", "classic"),
 ];
+/// Defaults that can be changed.
 const DEFAULTS: [(&str, &str); 7] = [
-    // The shortest that brokers accept by default: the partitions of a member that was killed wait for so long.
+    // The minimum of brokers in their default configuration. The partitions of a killed member are idle for this time.
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "1200"),
-    // With the default of 500 each seek costs half a second.
+    // With the default of 500, each seek takes half a second.
     ("fetch.wait.max.ms", "50"),
     ("fetch.queue.backoff.ms", "5"),
     ("queued.max.messages.kbytes", "16384"),
@@ -81,40 +82,40 @@ impl Builder {
         }
     }
 
-    /// Sets the name of the cluster in the [names of the sources](counter_core::source::SourceName), which are
-    /// `kafka:CLUSTER:TOPIC:PARTITION`; the id of the cluster by default.
+    /// Sets the name of the cluster in the [source names](counter_core::source::SourceName), which are
+    /// `kafka:CLUSTER:TOPIC:PARTITION`. Default: the id of the cluster.
     ///
-    /// Under another name a topic is counted from its beginning. This is what a topic needs that was deleted and
-    /// created again. All consumers of a topic need the same name.
+    /// If you change the name, topics are counted from the beginning, as required for a topic that was deleted and created
+    /// again. All consumers of a topic must use the same name.
     #[must_use]
     pub fn cluster(mut self, name: &str) -> Self {
         self.cluster = Some(name.to_owned());
         self
     }
 
-    /// Sets where the topic is begun if the store has not counted it yet; [`Start::Earliest`] by default.
+    /// Sets where to start a topic that the store has not counted yet. Default: [`Start::Earliest`].
     #[must_use]
     pub const fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Makes [`KafkaConsumer::run`] return when all partitions of this member were read to their ends.
+    /// Makes [`KafkaConsumer::run`] return when all partitions of this member are read to their ends.
     #[must_use]
     pub const fn until_end(mut self) -> Self {
         self.until_end = true;
         self
     }
 
-    /// Sets the id under which this member keeps its partitions over a restart that is shorter than the session
-    /// timeout (static membership, `group.instance.id`). No two members may have the same.
+    /// Sets an id for static membership (`group.instance.id`): this member keeps its partitions if it restarts within the
+    /// session timeout. Each member needs a different id.
     #[must_use]
     pub fn instance_id(self, id: &str) -> Self {
         self.with("group.instance.id", id)
     }
 
-    /// Sets the time after which the group gives the partitions of a silent member to others; 6 s by default, the shortest
-    /// that brokers accept unless they are configured otherwise.
+    /// Sets the time after which the group assigns the partitions of an unresponsive member to others. Default: 6 s, the
+    /// minimum that brokers accept in their default configuration.
     #[must_use]
     pub fn session_timeout(self, timeout: Duration) -> Self {
         let heartbeat = timeout.as_millis() / 5;
@@ -122,29 +123,29 @@ impl Builder {
             .with("heartbeat.interval.ms", &heartbeat.clamp(1, 3000).to_string())
     }
 
-    /// Sets the time between two commits to the store; 1 s by default. A commit comes earlier when a batch is full.
+    /// Sets the time between two commits to the store. Default: 1 s. A full batch is committed earlier.
     #[must_use]
     pub const fn commit_interval(mut self, interval: Duration) -> Self {
         self.commit_interval = interval;
         self
     }
 
-    /// Sets how many records at most are read between two commits; any number by default, since a batch becomes full by
-    /// what it holds. With 1, each record is counted before the next one is read.
+    /// Sets the maximum number of records between two commits. Default: unlimited, because the size of a batch is bounded in
+    /// any case. With 1, each record is counted before the next one is read.
     #[must_use]
     pub const fn commit_records(mut self, records: NonZeroU32) -> Self {
         self.commit_records = records;
         self
     }
 
-    /// Sets the time that the last commits may take after the shutdown signal; 10 s by default.
+    /// Sets the time limit of the last commits after the shutdown signal. Default: 10 s.
     #[must_use]
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Sets how much may be fetched ahead, over all partitions, in KiB; 16,384 by default.
+    /// Sets the size of the prefetch queue of all partitions together, in KiB. Default: 16,384.
     #[must_use]
     pub fn prefetch(self, kibibytes: u32) -> Self {
         self.with("queued.max.messages.kbytes", &kibibytes.to_string())
@@ -152,7 +153,7 @@ impl Builder {
 
     /// Sets any other setting of librdkafka, such as `security.protocol` and `sasl.password`.
     ///
-    /// [`build`](Self::build) fails if it is one that the consumer itself decides about.
+    /// [`build`](Self::build) fails if the setting is reserved for the consumer.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         if RESERVED.iter().any(|(reserved, _)| *reserved == name) {
@@ -167,15 +168,15 @@ impl Builder {
         self
     }
 
-    /// Builds a consumer whose closure decides about each record: it pushes the hits of the record, and returns
-    /// the instant at which they count.
+    /// Builds a consumer. The closure decides about each record: it pushes the hits of the record and returns the time at
+    /// which they count.
     ///
-    /// The closure should be quick and always decide the same about the same record. A record at which it panics
-    /// is malformed. The threads of librdkafka begin here, the group is joined by [`KafkaConsumer::run`].
+    /// The closure should be fast and must return the same decision for the same record. If it panics, the record counts as
+    /// malformed. This starts the threads of librdkafka; [`KafkaConsumer::run`] joins the group.
     ///
     /// # Errors
-    /// Fails when a setting is [reserved](BuildError::Reserved), when librdkafka does not know it, or when cluster
-    /// and topic are too long for a name.
+    /// Fails if a setting is [reserved](BuildError::Reserved) or unknown to librdkafka, or if the names of cluster and topic
+    /// are too long.
     pub fn build<F>(self, sources: Sources, decide: F) -> Result<KafkaConsumer<F>, BuildError>
     where
         F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
@@ -183,25 +184,25 @@ impl Builder {
         if let Some(reserved) = self.reserved {
             return Err(BuildError::Reserved(reserved));
         }
-        // The id of a cluster has 22 characters, the number of a partition 10 at most.
+        // The id of a cluster has 22 characters, the number of a partition up to 10.
         let cluster = self.cluster.as_deref().unwrap_or("0123456789012345678901");
-        source_name(cluster, &self.topic, i32::MAX)?; // longer than the other
+        source_name(cluster, &self.topic, i32::MAX)?; // longer than the name for the start
         let config = self.config.clone();
         KafkaConsumer::new(self, &config, sources, decide)
     }
 }
 
-/// Returns the name of a partition as a source.
+/// Returns the source name of a partition.
 pub(crate) fn source_name(cluster: &str, topic: &str, partition: i32) -> Result<SourceName, BuildError> {
     SourceName::new(&format!("kafka:{cluster}:{topic}:{partition}")).map_err(BuildError::Name)
 }
 
-/// Returns the name of the source that remembers that a topic was begun at its end.
+/// Returns the name of the source that records that a topic was started at its end.
 pub(crate) fn begun_name(cluster: &str, topic: &str) -> Result<SourceName, BuildError> {
     SourceName::new(&format!("kafka:{cluster}:{topic}:begun")).map_err(BuildError::Name)
 }
 
-/// Shows no settings: there may be passwords among them.
+/// Omits the settings, which may contain passwords.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")

@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 
 use crate::membership::Membership;
 
-/// The client of librdkafka for one topic, which leaves the group when it is dropped.
+/// The librdkafka client of one topic, which leaves the group when it is dropped.
 pub(crate) struct Client {
     consumer: BaseConsumer<Membership>,
     woken: Arc<Notify>,
     topic: String,
 }
 
-/// The time that a broker has for a question that blocks, which is asked when positions are out of range, and
-/// when a topic is begun at its end.
-const QUESTION: Duration = Duration::from_secs(2);
+/// The timeout of blocking requests: of the offsets of a partition if a position is out of range or a topic starts at its
+/// end, and of the list of partitions.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Client {
     pub(crate) fn new(config: &ClientConfig, topic: &str) -> Result<Self, KafkaError> {
@@ -34,41 +34,40 @@ impl Client {
         self.consumer.context()
     }
 
-    /// Asks the group for partitions.
+    /// Subscribes to the topic, which joins the group.
     pub(crate) fn join(&self) -> Result<(), KafkaError> {
         self.consumer.subscribe(&[&self.topic])
     }
 
-    /// Returns what was fetched, or told, without waiting.
+    /// Returns the next fetched record or error, without waiting.
     pub(crate) fn poll(&self) -> Option<Result<BorrowedMessage<'_>, KafkaError>> {
         self.consumer.poll(Duration::ZERO)
     }
 
-    /// Waits until there may be something to poll.
+    /// Waits until a record or an event may be available.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
     }
 
-    /// Returns the id of the cluster, as soon as it is known.
+    /// Returns the id of the cluster, if it is known.
     pub(crate) fn cluster_id(&self) -> Option<String> {
-        // With no time, it only says what it knows.
+        // With a timeout of zero it returns the cached id.
         self.consumer.client().fetch_cluster_id(Duration::ZERO)
     }
 
-    /// Fetches these partitions from these positions on, and no others. What was fetched before is dropped by
-    /// librdkafka.
+    /// Fetches exactly these partitions, from these positions. librdkafka drops the records that it had fetched before.
     pub(crate) fn assign(&self, positions: impl Iterator<Item = (i32, u64)>) -> Result<(), KafkaError> {
-        self.consumer.assign(&self.list(positions, begin)?)
+        self.consumer.assign(&self.list(positions, start_offset)?)
     }
 
-    /// Fetches a partition from its position on. What was fetched before is dropped: librdkafka marks it as outdated
-    /// before the call returns. A partition that is not fetched yet, or stopped by an error, cannot seek.
+    /// Fetches a partition from this position. librdkafka marks the records that it had fetched before as outdated before
+    /// the call returns. Fails for a partition that is not being fetched, or was stopped by an error.
     pub(crate) fn seek(&self, number: i32, position: u64) -> Result<(), KafkaError> {
-        // It waits for a thread of librdkafka, not for a broker.
-        self.consumer.seek(&self.topic, number, begin(position), QUESTION)
+        // This waits for a thread of librdkafka, not for a broker.
+        self.consumer.seek(&self.topic, number, start_offset(position), REQUEST_TIMEOUT)
     }
 
-    /// Gives all partitions back, as the group has asked for.
+    /// Acknowledges that the group revoked all partitions.
     pub(crate) fn unassign(&self) -> Result<(), KafkaError> {
         self.consumer.unassign()
     }
@@ -81,9 +80,8 @@ impl Client {
         self.consumer.resume(&self.consumer.assignment()?)
     }
 
-    /// Tells the group what is counted, for displays of its lag. It is never read, and whether it arrives means
-    /// nothing.
-    pub(crate) fn tell_group(&self, positions: impl Iterator<Item = (i32, u64)>) {
+    /// Commits positions to the group, so that tools can display its lag. They are never read, and errors are ignored.
+    pub(crate) fn publish_positions(&self, positions: impl Iterator<Item = (i32, u64)>) {
         if let Ok(list) = self.list(positions, offset)
             && list.count() > 0
         {
@@ -91,19 +89,19 @@ impl Client {
         }
     }
 
-    /// Asks a broker for the numbers of all partitions; it blocks.
+    /// Requests the numbers of all partitions from a broker; blocks.
     pub(crate) fn partitions(&self) -> Result<Vec<i32>, KafkaError> {
-        let metadata = self.consumer.fetch_metadata(Some(&self.topic), QUESTION)?;
+        let metadata = self.consumer.fetch_metadata(Some(&self.topic), REQUEST_TIMEOUT)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
-        // A broker may not know a topic yet that was just created.
+        // A broker may not know a new topic yet.
         let topic = topic.filter(|topic| topic.error().is_none() && !topic.partitions().is_empty());
         let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
         Ok(topic.ok_or(unknown)?.partitions().iter().map(|partition| partition.id()).collect())
     }
 
-    /// Asks the broker for the first offset of a partition and the one behind its last; it blocks.
+    /// Requests the first offset of a partition and the one after its last; blocks.
     pub(crate) fn ends_of(&self, number: i32) -> Result<(u64, u64), KafkaError> {
-        let (beginning, end) = self.consumer.fetch_watermarks(&self.topic, number, QUESTION)?;
+        let (beginning, end) = self.consumer.fetch_watermarks(&self.topic, number, REQUEST_TIMEOUT)?;
         Ok((u64::try_from(beginning).unwrap_or_default(), u64::try_from(end).unwrap_or_default()))
     }
 
@@ -120,13 +118,12 @@ impl Client {
     }
 }
 
-/// Returns the offset from which a partition is fetched: on a log whose beginning was removed, 0 would be out of
-/// range.
-fn begin(position: u64) -> Offset {
+/// Returns the offset from which to fetch a partition. If the start of the log was removed, 0 would be out of range.
+fn start_offset(position: u64) -> Offset {
     if position == 0 { Offset::Beginning } else { offset(position) }
 }
 
-/// Returns a position as an offset; positions end at 2^53.
+/// Converts a position, which is below 2^53, to an offset.
 fn offset(position: u64) -> Offset {
     Offset::Offset(i64::try_from(position).unwrap_or(i64::MAX))
 }
@@ -134,7 +131,7 @@ fn offset(position: u64) -> Offset {
 impl Drop for Client {
     fn drop(&mut self) {
         self.membership().leave();
-        // The answer to a change that the group may be waiting for.
+        // Acknowledges a change that the group may be waiting for.
         _ = self.consumer.unassign();
     }
 }

@@ -24,67 +24,65 @@ use crate::{BuildError, Builder, Decision, Record, RunError};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
 ///
-/// See the [crate](crate) for an example, and for what is promised.
+/// See the [crate](crate) for an example and the guarantees.
 pub struct KafkaConsumer<F> {
     settings: Builder,
     client: Client,
     sources: Sources,
     opener: Opener,
     decider: Decider<F>,
-    /// The partitions that the group gave to this member and that are not opened yet.
+    /// Partitions that were assigned to this member and are not opened yet.
     joining: Vec<i32>,
     partitions: Partitions,
-    /// The epoch whose visitor key has to be fetched before more is read.
+    /// A time whose visitor key must be fetched before the next record is read.
     wanted_key: Option<Timestamp>,
-    /// True while a broker may not have the positions that it was asked for.
+    /// True if a broker reported that a position is out of range.
     is_out_of_range: bool,
-    /// The number of times in a row that a log was found to end before the position of the store.
-    shorter: u32,
+    /// The number of consecutive times that a log ended before the position in the store.
+    truncated: u32,
     outage: Outage,
-    /// The time of the last commit, and the number of records that were read since.
+    /// The time of the last commit, and the number of records read since.
     committed: Instant,
     uncommitted: u32,
-    /// The time at which the store was last asked about partitions that are quiet.
+    /// The time of the last check of idle partitions.
     checked: Instant,
-    /// The time at which the group last heard what is counted.
-    told: Instant,
+    /// The time at which positions were last published to the group.
+    published: Instant,
     joined: bool,
-    trouble: Option<RDKafkaErrorCode>,
+    last_error: Option<RDKafkaErrorCode>,
 }
 
 /// The result of a round of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    /// Nothing is there now.
+    /// No record is available.
     Idle,
-    /// There may be more.
+    /// More records may be available.
     Some,
-    /// It is time to commit.
+    /// A batch is full.
     Full,
 }
 
-/// The number of records between two looks at the clock and the group.
-const RECORDS: usize = 1000;
+/// The maximum number of records to read before timers and the group are checked.
+const MAX_POLLED: usize = 1000;
 
-/// The longest wait when nothing happens.
-const TICK: Duration = Duration::from_millis(100);
+/// The maximum time to wait for a record before timers and the group are checked.
+const MAX_IDLE: Duration = Duration::from_millis(100);
 
-/// The time that the last commits may take when the group takes partitions away and waits for it.
-const REVOKE: Duration = Duration::from_secs(3);
+/// The time limit of the last commits when partitions are revoked, for which the group waits.
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two words to the group about what is counted: as often as Kafka's own consumers.
-const TELL: Duration = Duration::from_secs(5);
+/// The time between two publications of positions to the group: the default of Kafka's consumers.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time between two questions to the store about partitions without new records: what it lost in a failover is to
-/// be read again although nothing comes.
-const CHECK: Duration = Duration::from_secs(5);
+/// The time between two checks of idle partitions, whose records must be read again if a failover removed them.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The number of times that a log is asked again whether it is really so short: a leader that was just elected may
-/// not know its end.
-const SHORTER: u32 = 5;
+/// The number of times to retry if a log ends before the position in the store: a new leader may not know the end yet.
+const MAX_TRUNCATED: u32 = 5;
 
 impl KafkaConsumer<()> {
-    /// Returns the settings of a consumer of this topic, in this group.
+    /// Returns a builder of a consumer of this topic, in this group.
     ///
     /// `brokers` are addresses such as `kafka-1:9092,kafka-2:9092`.
     #[must_use]
@@ -116,29 +114,29 @@ where
             partitions: Partitions::default(),
             wanted_key: None,
             is_out_of_range: false,
-            shorter: 0,
+            truncated: 0,
             outage: Outage::default(),
             committed: Instant::now(),
             uncommitted: 0,
             checked: Instant::now(),
-            told: Instant::now(),
+            published: Instant::now(),
             joined: false,
-            trouble: None,
+            last_error: None,
         })
     }
 
-    /// Joins the group and counts until `shutdown` completes, or, with [`Builder::until_end`], until everything
-    /// is read; then counts what was read, and leaves the group.
+    /// Joins the group and counts until `shutdown` completes or, with [`Builder::until_end`], until all partitions are
+    /// read. Then commits what was read and leaves the group.
     ///
-    /// Brokers and a store that are away are waited for.
+    /// While brokers or the store are unavailable, it retries.
     ///
     /// # Errors
-    /// Fails when a log ends [before the position of the store](RunError::LogReplaced), when librdkafka [failed for
-    /// good](RunError::Client), and when the store did not take [the rest](RunError::Store).
+    /// Fails if a log ends [before the position in the store](RunError::LogReplaced), if librdkafka reports a [fatal
+    /// error](RunError::Client), and if the store does not accept [the last batches](RunError::Store) in time.
     ///
     /// # Cancel safety
-    /// Dropping the future neither loses nor doubles anything. The drop may block for a moment, in which the
-    /// member leaves the group.
+    /// If you drop the future, no record is lost or counted twice. The drop may block briefly while the member leaves the
+    /// group.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         self.client.join()?;
         let ended = tokio::select! {
@@ -185,11 +183,11 @@ where
                 }
             }
             Change::Revoked => {
-                if let Err(error) = self.close(REVOKE).await {
-                    warn!(%error, "partitions go to another member with records that are not counted yet");
+                if let Err(error) = self.close(REVOKE_TIMEOUT).await {
+                    warn!(%error, "partitions were revoked before all records were counted; their next member reads these again");
                 }
                 if self.outage.is_on() {
-                    // What is paused would stay so when it comes back.
+                    // A paused partition would stay paused when it is assigned again.
                     self.client.resume()?;
                 }
                 self.joined = false;
@@ -201,8 +199,7 @@ where
         Ok(())
     }
 
-    /// Does what has to be done before more can be read: opens new partitions, fetches the key of an epoch, and
-    /// finds out which positions the log does not have.
+    /// Prepares the next read: opens new partitions, fetches a visitor key, and handles positions that are out of range.
     async fn prepare(&mut self) -> Result<(), RunError> {
         if !self.joining.is_empty() {
             self.open().await?;
@@ -217,12 +214,12 @@ where
             }
         }
         if self.is_out_of_range {
-            self.find_lost()?;
+            self.skip_removed()?;
         }
         Ok(())
     }
 
-    /// Opens the partitions that were assigned, and begins to fetch them at the positions of the store.
+    /// Opens the assigned partitions and fetches them from their positions in the store.
     async fn open(&mut self) -> Result<(), RunError> {
         self.opener.learn_cluster(&self.client).await?;
         while let Some(&number) = self.joining.last() {
@@ -236,7 +233,7 @@ where
         self.assign()
     }
 
-    /// Fetches all partitions from their positions on.
+    /// Fetches all partitions from their positions.
     fn assign(&mut self) -> Result<(), RunError> {
         self.client.assign(self.partitions.seek(Instant::now()))?;
         if self.outage.is_on() {
@@ -245,7 +242,7 @@ where
         Ok(())
     }
 
-    /// Fetches a partition from its position on.
+    /// Fetches a partition from its position.
     fn seek(&mut self, number: i32) -> Result<(), RunError> {
         let Some(partition) = self.partitions.get_mut(number) else { return Ok(()) };
         partition.is_at_end = false;
@@ -257,10 +254,10 @@ where
         Ok(())
     }
 
-    /// Folds what was fetched.
+    /// Adds the fetched records to batches.
     fn read(&mut self) -> Result<Read, RunError> {
         let now = Instant::now();
-        for _ in 0..RECORDS {
+        for _ in 0..MAX_POLLED {
             let message = match self.client.poll() {
                 None if self.client.membership().has_changes() => return Ok(Read::Some),
                 None => return Ok(Read::Idle),
@@ -270,11 +267,11 @@ where
                 }
                 Some(Ok(message)) => message,
             };
-            // An offset is never negative in a message.
+            // The offset of a record is never negative.
             let Ok(offset) = u64::try_from(message.offset()) else { continue };
             let number = message.partition();
             let Some(partition) = self.partitions.get_mut(number) else { continue };
-            self.trouble = None;
+            self.last_error = None;
             match partition.rewind.poll(offset, now) {
                 Fetched::Now => {}
                 Fetched::Before => continue,
@@ -288,13 +285,13 @@ where
             if let Decision::NeedsKey(at) = decision {
                 drop(message);
                 self.wanted_key = Some(at);
-                // The record lies at the position or, after a gap, beyond. What was fetched is fetched again: once in
-                // an epoch.
+                // The record is at the position or, after a gap, beyond it. Prefetched records are fetched again, once per
+                // epoch.
                 partition.source.advance_to(offset);
                 self.seek(number)?;
                 return Ok(Read::Some);
             }
-            let is_full = partition.fold(offset, decision, hits);
+            let is_full = partition.add(offset, decision, hits);
             self.uncommitted += 1;
             if is_full || self.uncommitted >= self.settings.commit_records.get() {
                 return Ok(Read::Full);
@@ -318,40 +315,40 @@ where
             KafkaError::MessageConsumptionFatal(_) => Err(RunError::Client(error.to_string())),
             _ => {
                 let code = error.rdkafka_error_code();
-                // Once for each trouble: librdkafka tells it again and again.
-                if self.trouble != code {
-                    warn!(topic = self.settings.topic, %error, "the brokers have trouble");
-                    self.trouble = code;
+                // librdkafka repeats an error until it is resolved.
+                if self.last_error != code {
+                    warn!(topic = self.settings.topic, %error, "a broker reported an error");
+                    self.last_error = code;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Asks for the ends of all partitions, since librdkafka's bindings do not say which one was out of range.
+    /// Skips records that retention has removed. Requests the ends of all partitions, because the bindings of librdkafka do
+    /// not report which one was out of range.
     ///
-    /// The question blocks this thread for a moment. This is rare, and the alternatives are a thread of our own or
-    /// `unsafe`.
-    fn find_lost(&mut self) -> Result<(), RunError> {
+    /// The requests block this thread briefly. This is rare, and the alternatives are a thread or `unsafe`.
+    fn skip_removed(&mut self) -> Result<(), RunError> {
         for (number, position) in self.partitions.positions().collect::<Vec<_>>() {
             let (beginning, end) = match self.client.ends_of(number) {
                 Ok(ends) => ends,
                 Err(error) => return self.fail(&error),
             };
             if position > end {
-                self.shorter += 1;
+                self.truncated += 1;
                 let error = RunError::LogReplaced { partition: number, position, end };
-                return if self.shorter > SHORTER { Err(error) } else { self.fail(&error) };
+                return if self.truncated > MAX_TRUNCATED { Err(error) } else { self.fail(&error) };
             }
             let Some(partition) = self.partitions.get_mut(number) else { continue };
             if position < beginning && position > 0 {
                 let (name, lost) = (partition.source.name(), beginning - position);
-                error!(source = %name, lost, "the log removed records before they were counted");
+                error!(source = %name, lost, "retention removed records before they were counted");
                 partition.source.lose(position..beginning);
                 partition.is_dirty = true;
             }
         }
-        (self.is_out_of_range, self.shorter) = (false, 0);
+        (self.is_out_of_range, self.truncated) = (false, 0);
         self.assign()
     }
 
@@ -362,15 +359,15 @@ where
     }
 
     async fn commit(&mut self) -> Result<(), RunError> {
-        let checks = self.checked.elapsed() >= CHECK;
+        let checks = self.checked.elapsed() >= CHECK_INTERVAL;
         let commits = self.partitions.commit(checks).await;
         (self.committed, self.uncommitted) = (Instant::now(), 0);
         if checks && commits.failed.is_none() {
             self.checked = Instant::now();
         }
-        self.tell_ends();
-        if self.told.elapsed() >= TELL {
-            self.tell_group();
+        self.update_ends();
+        if self.published.elapsed() >= PUBLISH_INTERVAL {
+            self.publish_positions();
         }
         for (number, read) in commits.moved {
             self.follow_store(number, read)?;
@@ -381,43 +378,43 @@ where
         }
     }
 
-    fn tell_ends(&mut self) {
+    fn update_ends(&mut self) {
         self.partitions.set_ends(self.client.membership().take_ends());
     }
 
-    fn tell_group(&mut self) {
-        self.client.tell_group(self.partitions.counted());
-        self.told = Instant::now();
+    fn publish_positions(&mut self) {
+        self.client.publish_positions(self.partitions.counted());
+        self.published = Instant::now();
     }
 
-    /// Goes to the position where the store is, which is not the one that was read up to.
+    /// Continues at the position in the store, which differs from the one read up to.
     fn follow_store(&mut self, number: i32, read: u64) -> Result<(), RunError> {
         if let Some(partition) = self.partitions.get_mut(number) {
             let source = &partition.source;
-            info!(source = %source.name(), read, position = source.position(), "the store is at another position");
+            info!(source = %source.name(), read, position = source.position(), "continuing at the position in the store");
             if source.position() < read {
-                // A store that went back to an older state may have forgotten the salt of an epoch as well.
+                // A store that returned to an older state may have lost the salt of an epoch as well.
                 self.decider.keys = Keys::default();
             }
         }
         self.seek(number)
     }
 
-    /// Pauses reading since the store, or a broker, did not answer. The group still hears from this member.
+    /// Pauses reading after an error of the store or a broker. Heartbeats to the group continue.
     fn fail(&mut self, error: &dyn fmt::Display) -> Result<(), RunError> {
         if self.outage.fail() {
-            warn!(topic = self.settings.topic, %error, "reading pauses until what was read can be counted");
+            warn!(topic = self.settings.topic, %error, "paused; retrying");
             self.client.pause()?;
         }
         Ok(())
     }
 
-    /// Reads on after a pause.
+    /// Resumes reading after a pause.
     fn recover(&mut self) -> Result<(), RunError> {
         if !self.outage.end() {
             return Ok(());
         }
-        info!(topic = self.settings.topic, "reading goes on");
+        info!(topic = self.settings.topic, "resumed");
         self.client.resume()?;
         for (number, _) in self.partitions.positions().collect::<Vec<_>>() {
             self.seek(number)?;
@@ -425,28 +422,28 @@ where
         Ok(())
     }
 
-    /// Returns whether everything is read and counted.
+    /// Returns whether all records are read and counted.
     fn is_done(&self) -> bool {
         let has_all = self.joined && self.joining.is_empty();
         has_all && self.partitions.are_read() && self.partitions.are_counted()
     }
 
-    /// Waits until librdkafka has something, or until it is time for something else.
+    /// Waits for an event of librdkafka or the next timer.
     async fn wait(&self) {
-        let tick = Instant::now() + TICK;
+        let tick = Instant::now() + MAX_IDLE;
         let until = self.outage.until().map_or(tick, |until| until.min(tick));
         _ = timeout_at(until, self.client.woken()).await;
         if self.outage.is_on() {
-            // Its own events must not make a pause shorter.
+            // Events must not shorten the delay.
             sleep_until(until).await;
         }
     }
 
-    /// Counts what was read, for as long as `limit` allows.
+    /// Commits what was read, and retries until `limit`.
     async fn close(&mut self, limit: Duration) -> Result<(), RunError> {
         let closed = self.partitions.close(limit).await;
-        self.tell_ends();
-        self.tell_group();
+        self.update_ends();
+        self.publish_positions();
         closed.map_err(RunError::Store)
     }
 }

@@ -9,7 +9,7 @@ use tracing::error;
 use crate::keys::Keys;
 use crate::{Decision, Record};
 
-/// The closure of the application, with what it is given.
+/// The closure of the application and its arguments.
 pub(crate) struct Decider<F> {
     decide: F,
     hits: Vec<Hit>,
@@ -24,22 +24,22 @@ where
         Self { decide, hits: Vec::new(), keys: Keys::default() }
     }
 
-    /// Returns the decision about a record and its hits. [`Decision::NeedsKey`] is returned for a key that is not there
-    /// only.
+    /// Returns the decision about a record and its hits. [`Decision::NeedsKey`] is returned only for a key that is not
+    /// cached.
     pub(crate) fn decide(&mut self, message: &BorrowedMessage<'_>) -> (Decision, &[Hit]) {
         self.hits.clear();
         let record = Record::new(message, &self.keys);
         let decided = catch_unwind(AssertUnwindSafe(|| (self.decide)(&record, &mut self.hits)));
         let (partition, offset) = (message.partition(), message.offset());
         let decision = match decided {
-            // It was asked for in vain, and would be for ever.
+            // Fetching the key again would not change the answer.
             Ok(Decision::NeedsKey(at)) if self.keys.get(at).is_some() => {
-                error!(partition, offset, "the closure asks for a key that it was given");
+                error!(partition, offset, "the closure requested a visitor key that it already has");
                 Decision::Malformed
             }
             Ok(decision) => decision,
             Err(_) => {
-                error!(partition, offset, "the closure panicked at a record");
+                error!(partition, offset, "the closure panicked");
                 Decision::Malformed
             }
         };

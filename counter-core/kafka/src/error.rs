@@ -3,48 +3,48 @@ use std::fmt;
 use counter_core::source::SourceNameError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-/// An error of the settings of a consumer.
+/// An error in the settings of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The setting of librdkafka of this name is the consumer's own.
+    /// This setting of librdkafka is reserved for the consumer.
     Reserved(String),
-    /// The name of the cluster and the topic make no name of a source.
+    /// The names of the cluster and the topic do not form a valid source name.
     Name(SourceNameError),
-    /// The settings are refused by librdkafka, for this reason.
+    /// librdkafka rejected the settings for this reason.
     Settings(String),
 }
 
-/// An error that ends a consumer.
+/// An error that stops a consumer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The log of a partition ends before the position up to which the store has counted: the topic was created
-    /// again, or the partition lost records that had been read.
+    /// The log of a partition ends before the position in the store: the topic was created again, or the partition lost
+    /// records that had been read.
     LogReplaced {
         /// The partition.
         partition: i32,
-        /// The position of the store.
+        /// The position in the store.
         position: u64,
-        /// The offset behind the last record of the log.
+        /// The offset after the last record of the log.
         end: u64,
     },
-    /// The brokers do not tell the id of their cluster: set [`Builder::cluster`](crate::Builder::cluster).
+    /// The brokers did not report the id of their cluster: set [`Builder::cluster`](crate::Builder::cluster).
     NoClusterId,
-    /// A failure that librdkafka does not recover from, such as another member with the same
+    /// A fatal error of librdkafka, for example because another member has the same
     /// [`instance_id`](crate::Builder::instance_id).
     Client(String),
-    /// The store did not acknowledge the last records before the shutdown timeout. They are not lost: the next
-    /// consumer reads them again.
+    /// The store did not acknowledge the last records before the shutdown timeout. The next consumer reads
+    /// them again, so they are not lost.
     Store(counter_core::Error),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reserved(setting) => write!(f, "the consumer itself decides about `{setting}`"),
-            Self::Name(_) => write!(f, "cluster and topic make no name of a source"),
-            Self::Settings(reason) => write!(f, "librdkafka refuses the settings: {reason}"),
+            Self::Reserved(setting) => write!(f, "the setting `{setting}` is reserved for the consumer"),
+            Self::Name(_) => write!(f, "the names of cluster and topic do not form a valid source name"),
+            Self::Settings(reason) => write!(f, "librdkafka rejected the settings: {reason}"),
         }
     }
 }
@@ -66,8 +66,8 @@ impl fmt::Display for RunError {
                 "partition {partition} ends at offset {end}, but is counted up to {position}: the topic was \
                  created again, or has lost records"
             ),
-            Self::NoClusterId => write!(f, "the brokers do not tell the id of their cluster"),
-            Self::Client(reason) => write!(f, "the Kafka client failed for good: {reason}"),
+            Self::NoClusterId => write!(f, "the brokers did not report the id of their cluster"),
+            Self::Client(reason) => write!(f, "the Kafka client failed: {reason}"),
             Self::Store(_) => write!(f, "the store did not acknowledge the last records"),
         }
     }
@@ -88,7 +88,7 @@ impl From<KafkaError> for RunError {
     }
 }
 
-/// Returns whether an error says that the broker no longer has the offset that it was asked for, or not yet.
+/// Returns whether the broker does not have the requested offset: it was removed, or is not written yet.
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     let code = match error {
         KafkaError::MessageConsumption(code) | KafkaError::MessageConsumptionFatal(code) => *code,

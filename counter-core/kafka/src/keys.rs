@@ -3,12 +3,12 @@ use std::collections::BTreeMap;
 use counter_core::Timestamp;
 use counter_core::visitor::VisitorKey;
 
-/// The keys of the visitors of some salt epochs, by the beginning of the epoch, in Unix seconds.
+/// Visitor keys of salt epochs, by the start of the epoch in Unix seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<u64, (u64, VisitorKey)>);
 
-/// The number of epochs whose keys are kept: eleven years of days.
-const EPOCHS: usize = 4096;
+/// The maximum number of cached keys: eleven years of daily epochs.
+const MAX_EPOCHS: usize = 4096;
 
 impl Keys {
     pub(crate) fn get(&self, at: Timestamp) -> Option<VisitorKey> {
@@ -17,7 +17,7 @@ impl Keys {
     }
 
     pub(crate) fn insert(&mut self, epoch: std::ops::Range<Timestamp>, key: VisitorKey) {
-        if self.0.len() >= EPOCHS {
+        if self.0.len() >= MAX_EPOCHS {
             self.0.clear();
         }
         self.0.insert(epoch.start.as_unix(), (epoch.end.as_unix(), key));

@@ -1,11 +1,10 @@
 //! A Kafka consumer for access counters: each record of a topic counts exactly once.
 //!
-//! A [`KafkaConsumer`] is a member of a consumer group. It turns every record of a topic into hits by a closure,
-//! and counts each partition as a [source](counter_core::source) of its own: the position up to which a partition
-//! is counted stands in the store, beside the counts, and moves with them in one step. So every record counts
-//! once, whatever happens to consumers, brokers and the store: a consumer that is killed, one that was paused and
-//! still believes to have a partition that another has taken over, a reply that is lost, a store that went back
-//! to an older state. The offsets that are committed to the group are a hint for displays of its lag; none is ever read.
+//! A [`KafkaConsumer`] is a member of a consumer group. Your closure turns each record of a topic into hits, and each
+//! partition is a [source](counter_core::source): the store keeps the position of the partition next to the counts and
+//! updates both atomically. So each record counts once, even if a consumer is killed, a paused consumer still reads a
+//! partition that another one has taken over, a reply is lost, or the store returns to an older state. Offsets are
+//! committed to the group only to display its lag; the consumer never reads them.
 //!
 //! ```no_run
 //! use std::num::NonZeroU32;
@@ -30,45 +29,48 @@
 //! # }
 //! ```
 //!
-//! # What is read
+//! # What it reads
 //!
-//! - One consumer reads one topic. For several topics, run several consumers, of one group or more, for example with
-//!   `tokio::join!`; `example-app consume` does so.
-//! - Records of transactions count when they are committed (`read_committed`). Compaction and the markers of
-//!   transactions leave gaps between offsets, which mean nothing.
-//! - What retention removed before it was read is logged, and counted as
-//!   [`lost`](counter_core::source::SourceRecords::lost); then the partition is read on from its beginning. Keep
-//!   records for longer than an outage of the store may last.
-//! - A topic that was deleted and created again under the same name begins at offset 0 again. Where the log ends
-//!   before the position that the store has, `run` fails with [`RunError::LogReplaced`]. Once the new log is as
-//!   long as the old one was, nothing shows the difference: the ids that Kafka gives to topics are not in reach of the
-//!   bindings of librdkafka. Give a topic that was created again another [name](Builder::cluster).
-//! - Partitions that are added to a topic are read from their beginning as soon as the client knows of them, within 5 min
-//!   (`topic.metadata.refresh.interval.ms`), wherever the topic was [begun](Start).
-//! - Of two members with the same [`instance_id`](Builder::instance_id), Kafka lets the one that came last go on; the
-//!   other is fenced, counts what it has read, and `run` fails with [`RunError::Client`]. Brokers that let both go on do no
-//!   harm either: the store takes the chunks of one of them.
-//! - Where nothing is read, the store is asked every 5 s whether it is still where it was, so that what a failover took
-//!   back is read again also of a topic that is quiet.
+//! - One consumer reads one topic. For several topics, run several consumers, in one group or in several, for example with
+//!   `tokio::join!`, as `example-app consume` does.
+//! - Records of transactions count when the transaction is committed (`read_committed`). Compaction and transaction
+//!   markers leave gaps between offsets; the consumer skips them.
+//! - If retention removes records before they are read, the consumer logs the gap, counts it as
+//!   [`lost`](counter_core::source::SourceRecords::lost), and continues at the first offset of the partition. Set a
+//!   retention that is longer than any outage of the store.
+//! - A topic that is deleted and created again under the same name starts at offset 0. If the log ends before the position
+//!   in the store, `run` fails with [`RunError::LogReplaced`]. After the new log has grown past that position, the consumer
+//!   cannot detect the change, because the bindings of librdkafka do not expose topic ids. Choose another
+//!   [cluster name](Builder::cluster) for a topic that was created again.
+//! - New partitions of a topic are read from their first offset, even if the topic was [started](Start) at its end. The
+//!   client discovers them within 5 min (`topic.metadata.refresh.interval.ms`).
+//! - If two members have the same [`instance_id`](Builder::instance_id), Kafka keeps the one that joined last. The other is
+//!   fenced: it counts the records that it has read, and `run` fails with [`RunError::Client`]. If a broker keeps both,
+//!   each record still counts once, because the store accepts the chunks of only one of them.
+//! - Every 5 s the consumer checks the positions of idle partitions in the store, so records that a failover removed are
+//!   read again even if the topic is quiet.
+//! - After a consumer is killed, the group waits for its [session](Builder::session_timeout) to expire before it assigns
+//!   the partitions to others: 6 s by default. Brokers add 3 s if the group has no other member
+//!   (`group.initial.rebalance.delay.ms`).
 //!
-//! # What tests show, and what they do not
+//! # What the tests cover
 //!
-//! The tests run on the brokers that librdkafka has in memory and on Tansu, a broker of its own. They show kills, pauses,
-//! rebalances, leaders that move, gaps between offsets, retention, logs that are shorter, partitions that come, and members
-//! with the same id. What neither broker does is not shown:
+//! The tests run on the in-memory brokers of librdkafka and on Tansu, an independent broker. They cover kills, pauses,
+//! rebalances, leader changes, gaps between offsets, retention, truncated logs, new partitions, and duplicate instance ids.
+//! Neither broker supports the following, so no test covers it:
 //!
-//! - The isolation of transactions that were aborted. librdkafka leaves their records out by what a broker tells of them,
-//!   and librdkafka's own brokers tell nothing, nor is Tansu known to. That markers and aborted records take offsets is shown.
-//! - Partitions that are added to a topic which has some: neither has the request. The tests add those of a topic that a
-//!   consumer waits for, and those that came after a topic was begun at its end.
-//! - The moment in which a coordinator fences a member by itself: librdkafka's brokers take two members of one id for two,
-//!   and are told to answer one of them so; Tansu gives both the same partitions, and each record counts once.
+//! - Isolation of aborted transactions. librdkafka drops their records based on a list that the broker sends; its in-memory
+//!   brokers send none, and Tansu is not known to. The tests do cover the offsets that markers and aborted records occupy.
+//! - Adding partitions to a topic that already has some: neither broker implements the request. The tests create the
+//!   partitions of a topic while a consumer is waiting for it, and after the topic was started at its end.
+//! - Fencing by the coordinator. The in-memory brokers treat two members with one id as two members, so the tests make them
+//!   return the error; Tansu assigns the same partitions to both, and each record counts once.
 //!
 //! # What it costs
 //!
-//! Nothing is spawned: the future of [`run`](KafkaConsumer::run) does all the work, and librdkafka has threads of
-//! its own for the network, one for each broker. At most [`Builder::prefetch`] bytes of records are fetched ahead,
-//! 16 MiB by default. While the store is away, the partitions are paused and membership in the group is kept.
+//! The future of [`run`](KafkaConsumer::run) does all the work and spawns no tasks; librdkafka runs one network thread per
+//! broker. The consumer prefetches up to [`Builder::prefetch`] KiB of records, 16 MiB by default. While the store is
+//! unavailable, it pauses the partitions and stays in the group.
 
 mod error;
 mod membership;

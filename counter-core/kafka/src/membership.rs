@@ -8,26 +8,25 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 
-/// A change of the partitions that the group gives to this member. The group waits until it is answered by
-/// `assign` or `unassign`.
+/// A change of the partitions of this member. The group waits until `assign` or `unassign` acknowledges it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Assigned(Vec<i32>),
     Revoked,
 }
 
-/// The events of librdkafka that arrive while the consumer polls.
+/// Events that librdkafka reports during a poll.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     state: Mutex<State>,
-    /// True when nobody answers changes any more.
+    /// True if the consumer no longer acknowledges changes.
     leaving: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     changes: VecDeque<Change>,
-    /// The ends of the partitions, as far as readers of committed records see them.
+    /// The ends of the partitions, as readers of committed records see them.
     ends: BTreeMap<i32, u64>,
 }
 
@@ -44,12 +43,12 @@ impl Membership {
         !self.state().changes.is_empty()
     }
 
-    /// Returns the ends that were told since the last call.
+    /// Returns the ends that were reported since the last call.
     pub(crate) fn take_ends(&self) -> BTreeMap<i32, u64> {
         std::mem::take(&mut self.state().ends)
     }
 
-    /// Lets librdkafka's own shutdown go on without an answer of ours.
+    /// Lets librdkafka shut down without waiting for an acknowledgement.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
@@ -79,7 +78,7 @@ impl ClientContext for Membership {
         self.state().ends.extend(ends);
     }
 
-    /// Ignores the error, which `poll` returns as well and logs.
+    /// Ignores the error, because `poll` returns it as well.
     fn error(&self, _: KafkaError, reason: &str) {
         tracing::debug!("librdkafka: {reason}");
     }

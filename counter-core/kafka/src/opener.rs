@@ -8,71 +8,71 @@ use crate::builder::{begun_name, source_name};
 use crate::client::Client;
 use crate::{Builder, RunError, Start};
 
-/// Opens the partitions of a topic as sources, and begins the topic at its end where it is to be.
+/// Opens the partitions of a topic as sources, and starts the topic at its end if that is configured.
 #[derive(Debug)]
 pub(crate) struct Opener {
     sources: Sources,
     topic: String,
-    /// The name of the cluster, once it is known.
+    /// The name of the cluster, after it is known.
     cluster: Option<String>,
-    /// True when nothing is to be done any more before partitions are opened.
-    is_begun: bool,
+    /// True if partitions can be opened without setting their start.
+    is_started: bool,
 }
 
-/// The time that brokers have to tell the id of their cluster, and the time between two questions.
-const CLUSTER_ID: Duration = Duration::from_secs(30);
-const TICK: Duration = Duration::from_millis(100);
+/// How long and how often the consumer checks whether the id of the cluster is known.
+const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(30);
+const CLUSTER_ID_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Opener {
     pub(crate) fn new(settings: &Builder, sources: Sources) -> Self {
         let (topic, cluster) = (settings.topic.clone(), settings.cluster.clone());
-        Self { sources, topic, cluster, is_begun: settings.start == Start::Earliest }
+        Self { sources, topic, cluster, is_started: settings.start == Start::Earliest }
     }
 
-    /// Waits for the id of the cluster, which librdkafka knows since it joined the group, unless a name is set.
+    /// Waits until librdkafka knows the id of the cluster, unless a name is configured.
     pub(crate) async fn learn_cluster(&mut self, client: &Client) -> Result<(), RunError> {
-        let limit = Instant::now() + CLUSTER_ID;
+        let limit = Instant::now() + CLUSTER_ID_TIMEOUT;
         while self.cluster.is_none() {
             self.cluster = client.cluster_id();
             if self.cluster.is_none() {
                 if Instant::now() > limit {
                     return Err(RunError::NoClusterId);
                 }
-                sleep(TICK).await;
+                sleep(CLUSTER_ID_INTERVAL).await;
             }
         }
-        // Such an id may be longer than those of Kafka.
+        // Other brokers may use longer ids than Kafka.
         let cluster = self.cluster.as_deref().unwrap_or_default();
         let named = source_name(cluster, &self.topic, i32::MAX);
         named.map(drop).map_err(|error| RunError::Client(error.to_string()))
     }
 
-    /// Opens a partition at the position of the store.
+    /// Opens a partition at its position in the store.
     pub(crate) async fn open(
         &mut self,
         client: &Client,
         number: i32,
     ) -> Result<Source, Box<dyn Error + Send + Sync>> {
         let cluster = self.cluster.as_deref().unwrap_or_default();
-        if !self.is_begun {
-            self.begin_at_ends(client, cluster).await?;
-            self.is_begun = true;
+        if !self.is_started {
+            self.start_at_ends(client, cluster).await?;
+            self.is_started = true;
         }
         Ok(self.sources.open(source_name(cluster, &self.topic, number)?).await?)
     }
 
-    /// Moves all partitions of the topic to their ends, whoever reads them, unless that was done before.
+    /// Moves all partitions of the topic to their ends, unless a consumer did that before.
     ///
-    /// The places are remembered before anything is read: records of an outage belong to the topic. It is once for the
-    /// topic and not for each partition, since a partition without records is at its beginning afterwards too, as is one
-    /// that is added later, and both are to be read from there.
-    async fn begin_at_ends(
+    /// The positions are stored before any record is read, so records that arrive during an outage count. This happens once
+    /// for the topic and not for each partition: an empty or new partition is at position 0 too, and must be read from
+    /// there.
+    async fn start_at_ends(
         &self,
         client: &Client,
         cluster: &str,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let mut begun = self.sources.open(begun_name(cluster, &self.topic)?).await?;
-        if begun.position() > 0 {
+        let mut started = self.sources.open(begun_name(cluster, &self.topic)?).await?;
+        if started.position() > 0 {
             return Ok(());
         }
         for number in client.partitions()? {
@@ -80,12 +80,12 @@ impl Opener {
             if source.position() == 0 {
                 let (_, end) = client.ends_of(number)?;
                 source.advance_to(end);
-                // Where another member was faster, it is elsewhere, which is as good.
+                // If another member was faster, its position is as good.
                 _ = source.close().await?;
             }
         }
-        begun.advance_to(1);
-        _ = begun.close().await?;
+        started.advance_to(1);
+        _ = started.close().await?;
         Ok(())
     }
 }

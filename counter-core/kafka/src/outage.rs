@@ -2,23 +2,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pauses of a consumer whose store is away, or whose brokers do not answer a question: each is twice as long as the
-/// one before.
+/// The exponential backoff of a consumer while the store or a broker does not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Option<(Duration, Instant)>);
 
-/// The first pause, and the longest.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The first and the longest delay between two attempts.
+pub(crate) const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 impl Outage {
     pub(crate) const fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins an outage, or makes it longer; returns whether it begins.
+    /// Notes a failed attempt; returns whether it is the first of an outage.
     pub(crate) fn fail(&mut self) -> bool {
-        let pause = self.0.map_or(FIRST_PAUSE, |(pause, _)| (pause * 2).min(LONGEST_PAUSE));
+        let pause = self.0.map_or(MIN_RETRY_DELAY, |(pause, _)| (pause * 2).min(MAX_RETRY_DELAY));
         self.0.replace((pause, Instant::now() + pause)).is_none()
     }
 
@@ -27,7 +26,7 @@ impl Outage {
         self.0.take().is_some()
     }
 
-    /// Returns the instant before which nothing is to be tried.
+    /// Returns the time of the next attempt during an outage.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.0.map(|(_, until)| until)
     }
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_up_to_the_longest_and_begin_anew_after_the_end() {
+    async fn delays_double_up_to_a_maximum_and_start_over_after_an_outage() {
         let mut outage = Outage::default();
         assert!(outage.may_try() && !outage.end());
         for (number, pause) in [50, 100, 200, 400, 800, 1600, 2000, 2000].into_iter().enumerate() {

@@ -9,9 +9,9 @@ use crate::rewind::Rewind;
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) source: Source,
-    /// True when everything that the log had was read.
+    /// True if the log was read to its end.
     pub(crate) is_at_end: bool,
-    /// True when something was read since the last commit.
+    /// True if records were read since the last commit.
     pub(crate) is_dirty: bool,
     pub(crate) rewind: Rewind,
 }
@@ -21,10 +21,10 @@ impl Partition {
         Self { source, is_at_end: false, is_dirty: false, rewind: Rewind::default() }
     }
 
-    /// Folds the record at an offset; returns whether it is time to commit.
+    /// Adds the record at an offset to the current batch; returns whether the batch is full.
     ///
-    /// A record whose decision waits for a key is not to be folded yet.
-    pub(crate) fn fold(&mut self, offset: u64, decision: Decision, hits: &[Hit]) -> bool {
+    /// Must not be called for a record that still needs a key.
+    pub(crate) fn add(&mut self, offset: u64, decision: Decision, hits: &[Hit]) -> bool {
         let range = offset..offset + 1;
         self.is_at_end = false;
         self.is_dirty = true;
@@ -35,7 +35,7 @@ impl Partition {
             Decision::Malformed | Decision::NeedsKey(_) => {
                 self.source.malformed(range);
                 let malformed = self.source.ledger().records.malformed;
-                // Often enough to be noticed, and never more than 64 times.
+                // Logs at most 64 times.
                 if malformed.is_power_of_two() {
                     warn!(source = %self.source.name(), offset, malformed, "a record is malformed");
                 }

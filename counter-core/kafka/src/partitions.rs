@@ -6,7 +6,7 @@ use counter_core::{Error, ErrorKind};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::outage::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::outage::{MAX_RETRY_DELAY, MIN_RETRY_DELAY};
 use crate::partition::Partition;
 
 /// The partitions that this member reads, by their numbers.
@@ -16,9 +16,9 @@ pub(crate) struct Partitions(BTreeMap<i32, Partition>);
 /// The result of [`Partitions::commit`].
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
-    /// The partitions that the store has at another position, with the position up to which they were read.
+    /// Partitions whose position in the store differs, with the position up to which this member has read.
     pub(crate) moved: Vec<(i32, u64)>,
-    /// The error of those that the store did not acknowledge.
+    /// The error of a commit that the store did not acknowledge.
     pub(crate) failed: Option<Error>,
 }
 
@@ -31,7 +31,7 @@ impl Partitions {
         self.0.clear();
     }
 
-    /// Returns the positions from which partitions are fetched from now on.
+    /// Notes that all partitions are fetched from their positions; returns these.
     pub(crate) fn seek(&mut self, now: Instant) -> impl Iterator<Item = (i32, u64)> {
         for partition in self.0.values_mut() {
             partition.rewind.seek(partition.source.position(), now);
@@ -43,12 +43,12 @@ impl Partitions {
         self.0.get_mut(&number)
     }
 
-    /// Returns the positions from which partitions are to be read on.
+    /// Returns the positions at which to continue reading.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (i32, u64)> {
         self.0.iter().map(|(&number, partition)| (number, partition.source.position()))
     }
 
-    /// Returns the positions up to which partitions are counted, of those of which that is known and that have begun.
+    /// Returns the positions of partitions whose records are all counted, except position 0.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (i32, u64)> {
         let counted = self.0.iter().filter(|(_, partition)| !partition.is_dirty);
         let positions = counted.map(|(&number, partition)| (number, partition.source.position()));
@@ -71,8 +71,8 @@ impl Partitions {
         }
     }
 
-    /// Sends what was folded to the store, of all partitions at once; of those without it, asks whether the store is
-    /// where it was if `checks` says so.
+    /// Commits the batches of all partitions concurrently. With `checks`, also compares the positions of idle partitions
+    /// with the store.
     pub(crate) async fn commit(&mut self, checks: bool) -> Commits {
         let concerned = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
         let commits = concerned.map(async |(&number, partition)| {
@@ -82,7 +82,7 @@ impl Partitions {
             } else {
                 partition.source.check().await
             };
-            // Nothing is read meanwhile.
+            // No record is read during a commit.
             partition.is_dirty &= commit.is_err();
             (number, read, commit)
         });
@@ -97,17 +97,17 @@ impl Partitions {
         result
     }
 
-    /// Counts what was read, for as long as `limit` allows.
+    /// Commits what was read, and retries until `limit`.
     pub(crate) async fn close(&mut self, limit: Duration) -> Result<(), Error> {
         let mut failed = None;
         let closing = async {
             for partition in self.0.values_mut() {
-                let mut pause = FIRST_PAUSE;
-                // Where the store is elsewhere, another reader goes on from there.
+                let mut pause = MIN_RETRY_DELAY;
+                // If the position in the store differs, another reader has taken over.
                 while let Err(error) = partition.source.close().await {
                     failed = Some(error);
                     sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_RETRY_DELAY);
                 }
                 failed = None;
             }

@@ -6,7 +6,7 @@ use rdkafka::message::{BorrowedMessage, Headers};
 
 use crate::keys::Keys;
 
-/// A record of a topic, while it is decided about.
+/// A record of a topic, as passed to the closure of a consumer.
 #[derive(Debug)]
 pub struct Record<'a> {
     message: &'a BorrowedMessage<'a>,
@@ -17,15 +17,13 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// The hits that the closure left are those of the record, which was made at this instant. A record without
-    /// hits is unmatched.
+    /// Counts the hits that the closure pushed, at this time. A record without hits is unmatched.
     Counted(Timestamp),
-    /// The record makes no hit.
+    /// Skips the record for this reason.
     Skipped(Skip),
-    /// The record cannot be read.
+    /// The record is malformed.
     Malformed,
-    /// The key of the visitors of this instant is needed first: the record is presented once more when
-    /// [`Record::visitor_key`] has it.
+    /// The closure needs the visitor key of this time: it is called again when [`Record::visitor_key`] returns the key.
     NeedsKey(Timestamp),
 }
 
@@ -52,8 +50,8 @@ impl<'a> Record<'a> {
         self.message.headers()?.iter().find(|header| header.key == name)?.value
     }
 
-    /// Returns the instant at which the record was made, or at which the broker took it: what the topic's
-    /// `message.timestamp.type` says.
+    /// Returns the time at which the record was created, or appended to the log if the topic's `message.timestamp.type` is
+    /// `LogAppendTime`.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         let millis = self.message.timestamp().to_millis()?;
@@ -78,8 +76,8 @@ impl<'a> Record<'a> {
         u64::try_from(self.message.offset()).unwrap_or_default()
     }
 
-    /// Returns the key of the visitors of the salt epoch in which `at` lies; `None` asks the closure to return
-    /// [`Decision::NeedsKey`].
+    /// Returns the visitor key of the salt epoch that contains `at`. If it returns `None`, return [`Decision::NeedsKey`]
+    /// from the closure.
     #[must_use]
     pub fn visitor_key(&self, at: Timestamp) -> Option<VisitorKey> {
         self.keys.get(at)

@@ -4,14 +4,14 @@ use tokio::time::Instant;
 
 /// Recognizes records that were fetched before a partition went back to an earlier position.
 ///
-/// librdkafka drops them itself. Without that, the next one would be taken for the first after a gap, and everything
-/// between would be skipped. The first record after the seek lies before those that were read earlier, unless all of these
-/// were removed from the log meanwhile.
+/// librdkafka drops such records. If it did not, the consumer would treat the next one as the first after a gap and skip
+/// everything in between. The first record after a seek has a lower offset than those read before, unless retention has
+/// removed all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Rewind {
-    /// The offset after the last record that was polled.
+    /// The offset after the last polled record.
     polled: u64,
-    /// The offset from which on records may have been fetched before the seek, and the time of the seek.
+    /// The lowest offset that may have been fetched before the last seek, and the time of the seek.
     outdated: Option<(u64, Instant)>,
 }
 
@@ -20,22 +20,22 @@ pub(crate) struct Rewind {
 pub(crate) enum Fetched {
     /// It was fetched after the last seek.
     Now,
-    /// It may have been fetched before the last seek, and comes again.
+    /// It may have been fetched before the last seek; if so, it will be fetched again.
     Before,
-    /// The log no longer has the records that were read earlier: fetch from the position once more.
+    /// The log no longer has the records that were read before: fetch from the position again.
     Again,
 }
 
-/// The time after a seek in which all that was fetched before it has been polled.
+/// The time after a seek within which all records fetched before it are polled.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
 
 impl Rewind {
-    /// Notes that a partition is fetched from this position on.
+    /// Notes that a partition is fetched from this position.
     pub(crate) fn seek(&mut self, position: u64, now: Instant) {
         self.outdated = (position < self.polled).then_some((self.polled, now));
     }
 
-    /// Decides about the record at this offset.
+    /// Classifies the record at this offset.
     pub(crate) fn poll(&mut self, offset: u64, now: Instant) -> Fetched {
         match self.outdated {
             Some((from, seek)) if offset >= from && now.duration_since(seek) < MAX_DRAIN => Fetched::Before,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_from_before_a_seek_are_dropped_until_an_earlier_one_arrives() {
+    fn records_fetched_before_a_seek_are_dropped_until_an_earlier_one_arrives() {
         let (mut rewind, now) = (Rewind::default(), Instant::now());
         for offset in 10..20 {
             assert_eq!(rewind.poll(offset, now), Fetched::Now);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn if_all_earlier_records_were_removed_the_log_is_fetched_once_more() {
+    fn if_all_earlier_records_were_removed_the_log_is_fetched_again() {
         let (mut rewind, now) = (Rewind::default(), Instant::now());
         assert_eq!(rewind.poll(10, now), Fetched::Now);
         rewind.seek(5, now);

@@ -39,7 +39,8 @@ impl Brokers {
     }
 
     fn in_memory(partitions: i32) -> Self {
-        let quarantine = std::env::var_os("COUNTER_QUARANTINE").expect("these tests run by `tests/tools/kafka`");
+        let quarantine =
+            std::env::var_os("COUNTER_QUARANTINE").expect("these tests run by `tests/tools/kafka`");
         let mut child = Command::new(example("broker"))
             .env("LD_PRELOAD", quarantine)
             .args([Self::TOPIC, &partitions.to_string()])

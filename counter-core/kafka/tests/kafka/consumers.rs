@@ -29,7 +29,8 @@ impl Account {
 
 /// The example with its feature `kafka`.
 static EXAMPLE: LazyLock<OsString> = LazyLock::new(|| {
-    std::env::var_os("COUNTER_EXAMPLE").expect("these tests run by `tests/tools/kafka`, which builds the example")
+    std::env::var_os("COUNTER_EXAMPLE")
+        .expect("these tests run by `tests/tools/kafka`, which builds the example")
 });
 
 /// The session timeout. Brokers in memory take nearly as long for each rebalance, and 3 s for the first one

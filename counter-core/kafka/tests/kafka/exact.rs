@@ -132,7 +132,7 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     server.kill();
     topic.produce(1000);
     topic.flush();
-    consumer.wait_error_line(|line| line.contains("reading pauses").then_some(()), LIMIT).await;
+    consumer.wait_error_line(|line| line.contains("paused; retrying").then_some(()), LIMIT).await;
     server.restart();
     drop(counters);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
