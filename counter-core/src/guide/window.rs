@@ -111,8 +111,10 @@
 //! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +sadd +scard +sismember +expireat
 //! ```
 //!
-//! Where scripts are not allowed, a client that counts within a limit watches the key, and tries again when another
-//! client was faster: up to 100 times, and then the call is `Refused`.
+//! Where scripts are not allowed, a client that counts within a limit watches the key, and tries again if another client
+//! changed it: up to 10 times. Then it adds without a watch, and subtracts again if the count exceeds the limit. Until
+//! then another client that adds more than 1 may be refused although its amount would fit, but no more than the limit is
+//! let through. Counting a token is tried up to 100 times, and then `Refused`.
 //!
 //! # In a SQL database
 //!

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::quality::RandomState;
 
 use crate::future::{Answer, BoxFuture};
-use crate::window::{Addition, WindowKey, WindowStore};
+use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// Windows in the memory of the process.
@@ -87,15 +87,17 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
         Box::pin(async move {
             let now = Timestamp::now();
             let windows = &mut *self.windows(&addition.key, now);
             addition.key.check(now)?;
             let count = windows.count(&addition.key, now);
             match count.checked_add(addition.amount) {
-                Some(sum) if sum <= limit => Ok((true, windows.add(addition, now)?)),
-                _ => Ok((false, count)),
+                Some(sum) if sum <= limit => {
+                    Ok(Acquired { is_added: true, count: windows.add(addition, now)?, now })
+                }
+                _ => Ok(Acquired { is_added: false, count, now }),
             }
         })
     }
@@ -201,7 +203,7 @@ mod tests {
         }
     }
 
-    fn add(windows: &MemoryWindows, key: WindowKey) -> Result<(bool, u64), Error> {
+    fn add(windows: &MemoryWindows, key: WindowKey) -> Result<Acquired, Error> {
         let addition = Addition { key, amount: 1 };
         windows.add_within(&addition, 10).now_or_never().expect("a store in memory is immediate")
     }
