@@ -70,6 +70,10 @@
 //! otherwise the store answers with its time, and the instance asks again. The difference of the clocks is remembered,
 //! so this costs a second call only now and then. In a cluster each node goes by its own clock.
 //!
+//! If the clock of a machine jumps ahead and returns, the counts of the current window are still there in memory and in a
+//! SQL database, which remove windows no faster than time passes. Redis removes a window as soon as it has expired by the
+//! clock of its server.
+//!
 //! The methods that end in `_at` count in the window of a given instant, such as that of an event. The instant counts
 //! as long as its window is kept, by the store's clock: up to [`keep`](crate::window::WindowCounters::keep) widths after the
 //! window's end, and at most as many widths before its beginning. Beyond that nothing is counted: the error is
