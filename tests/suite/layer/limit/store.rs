@@ -140,7 +140,7 @@ async fn a_node_that_lacks_its_replicas_delays_no_request_to_another_node() {
             let answer = site.clone().oneshot(request(path));
             requests.spawn(async move { answer.await.expect("it answers").status() });
         }
-        until("the node refuses", LIMIT, async || refused_writes(node) > before + 200).await;
+        until("the node refuses", LIMIT, async || refused_writes(node) > before + 100).await;
         for path in &others[..20] {
             assert!(is_counted(path).await);
         }
