@@ -20,4 +20,4 @@ pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;
 pub use folding::{FoldingFront, FoldingWorker};
 pub use interval::{Window, WindowError};
-pub use store::{Addition, WindowKey, WindowStore};
+pub use store::{Acquired, Addition, WindowKey, WindowStore};

@@ -1,13 +1,13 @@
 //! Closures of the application, whose panics end where they are called.
 
 use std::fmt;
-#[cfg(feature = "admin")]
+#[cfg(any(feature = "admin", feature = "limit"))]
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(feature = "admin")]
+#[cfg(any(feature = "admin", feature = "limit"))]
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(feature = "admin")]
+#[cfg(any(feature = "admin", feature = "limit"))]
 use std::task::Poll;
 
 /// A closure of the application, which may panic.
@@ -42,13 +42,7 @@ impl<F: ?Sized> Closure<F> {
     /// Returns the answer of the future that the closure returns; `None` when one of the two panics.
     #[cfg(feature = "admin")]
     pub(crate) async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
-        let mut future = pin!(self.ask(ask)?);
-        let answer = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {
-            Some(Poll::Pending) => Poll::Pending,
-            Some(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
-            None => Poll::Ready(None),
-        });
-        let answer = answer.await;
+        let answer = caught_future(self.ask(ask)?).await;
         if answer.is_none() {
             self.tell();
         }
@@ -77,6 +71,18 @@ pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
             None
         }
     }
+}
+
+/// Polls a future to its end and returns its output; `None` when it panics.
+#[cfg(any(feature = "admin", feature = "limit"))]
+pub(crate) async fn caught_future<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let output = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {
+        Some(Poll::Pending) => Poll::Pending,
+        Some(Poll::Ready(output)) => Poll::Ready(Some(output)),
+        None => Poll::Ready(None),
+    });
+    output.await
 }
 
 impl<F: ?Sized> fmt::Debug for Closure<F> {

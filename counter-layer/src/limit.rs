@@ -1,7 +1,7 @@
 mod decision;
 mod fields;
 mod over;
-mod patience;
+mod turns;
 mod refusal;
 mod key;
 mod gate;

@@ -338,7 +338,7 @@ fn limit(
     trust_hops: usize,
 ) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {
     let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
-    let visitor = LimitKey::identity(address.without_user_agent(), secret)?;
+    let visitor = LimitKey::identity(address, secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
     Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, OnStoreError::Allow).policy("texts")?.problem_details())
 }

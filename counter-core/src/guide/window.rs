@@ -70,6 +70,10 @@
 //! otherwise the store answers with its time, and the instance asks again. The difference of the clocks is remembered,
 //! so this costs a second call only now and then. In a cluster each node goes by its own clock.
 //!
+//! If the clock of a machine jumps ahead and returns, the counts of the current window are still there in memory and in a
+//! SQL database, which remove windows no faster than time passes. Redis removes a window as soon as it has expired by the
+//! clock of its server.
+//!
 //! The methods that end in `_at` count in the window of a given instant, such as that of an event. The instant counts
 //! as long as its window is kept, by the store's clock: up to [`keep`](crate::window::WindowCounters::keep) widths after the
 //! window's end, and at most as many widths before its beginning. Beyond that nothing is counted: the error is
@@ -111,8 +115,10 @@
 //! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +sadd +scard +sismember +expireat
 //! ```
 //!
-//! Where scripts are not allowed, a client that counts within a limit watches the key, and tries again when another
-//! client was faster: up to 100 times, and then the call is `Refused`.
+//! Where scripts are not allowed, a client that counts within a limit watches the key, and tries again if another client
+//! changed it: up to 10 times. Then it adds without a watch, and subtracts again if the count exceeds the limit. Until
+//! then another client that adds more than 1 may be refused although its amount would fit, but no more than the limit is
+//! let through. Counting a token is tried up to 100 times, and then `Refused`.
 //!
 //! # In a SQL database
 //!

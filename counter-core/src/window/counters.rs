@@ -10,7 +10,8 @@ use super::fold::{Fold, add_folded, unconfirmed};
 use super::folding::{self, FoldingFront, FoldingWorker};
 use super::settings::Settings;
 use crate::operations::{self, measured};
-use crate::window::{Addition, Dimensions, Window, WindowKey, WindowStore};
+use crate::shard::{Shard, Shards};
+use crate::window::{Acquired, Addition, Dimensions, Window, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
 
 /// Counters that begin again with every window, incremented and read at once in a store that all instances
@@ -59,7 +60,8 @@ pub struct LimitDecision {
     pub remaining: u32,
     /// The first second of the next window.
     pub reset: Timestamp,
-    /// The time of the decision, by the clock of the store as far as that is known.
+    /// The time of the decision by the store's clock, in whole seconds. A client may try again after `reset - now`,
+    /// whatever the clock of the process says.
     pub now: Timestamp,
 }
 
@@ -107,6 +109,31 @@ impl WindowCounters {
     #[must_use]
     pub const fn window(&self) -> Window {
         self.settings.window
+    }
+
+    /// Returns the number of shards of the store.
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        self.store.shards()
+    }
+
+    /// Returns the shard of a counter in the current window. Shards fail independently of each other.
+    ///
+    /// ```
+    /// use counter_core::window::{Dimensions, Window, WindowCounters};
+    /// use counter_core::MemoryStore;
+    ///
+    /// let counters = WindowCounters::new(MemoryStore::new(), Window::DAY);
+    /// assert_eq!(counters.shards().count(), 1);
+    /// assert_eq!(counters.shard(&Dimensions::new().text("app", "shop")).index(), 0);
+    /// ```
+    #[must_use]
+    pub fn shard(&self, dimensions: &Dimensions) -> Shard {
+        let shards = self.shards();
+        if shards == Shards::ONE {
+            return Shard::default();
+        }
+        shards.of(self.settings.now(dimensions, self.clock.now()).place())
     }
 
     /// Increments in the window that is current by the store's clock, and returns the new count.
@@ -231,7 +258,7 @@ impl WindowCounters {
         limit: u32,
         n: NonZeroU32,
     ) -> Result<LimitDecision, Error> {
-        self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n, now)).await
+        self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n)).await
     }
 
     /// Does what [`try_acquire`](Self::try_acquire) does, without waiting, where the store
@@ -269,8 +296,7 @@ impl WindowCounters {
         n: NonZeroU32,
         at: Timestamp,
     ) -> Result<LimitDecision, Error> {
-        let now = self.clock.now();
-        let decided = self.try_acquire_in(self.settings.at(dimensions, at), limit, n, now).await;
+        let decided = self.try_acquire_in(self.settings.at(dimensions, at), limit, n).await;
         decided.or_else(|error| match *error.kind() {
             ErrorKind::WindowClosed { now } => {
                 let reset = self.settings.window.span(at).end;
@@ -285,17 +311,16 @@ impl WindowCounters {
         key: WindowKey,
         limit: u32,
         n: NonZeroU32,
-        now: Timestamp,
     ) -> Result<LimitDecision, Error> {
         let reset = self.settings.window.span(key.start).end;
         let addition = Addition { key, amount: n.get().into() };
         let answer = measured("try_acquire", async {
             self.store.add_within(&addition, limit.into()).await.map_err(unconfirmed)
         });
-        let (allowed, count) = answer.await?;
+        let Acquired { is_added, count, now } = answer.await?;
         let remaining = u64::from(limit).saturating_sub(count);
         let remaining = u32::try_from(remaining).expect("not more than the limit");
-        Ok(LimitDecision { allowed, limit, remaining, reset, now })
+        Ok(LimitDecision { allowed: is_added, limit, remaining, reset, now })
     }
 
     /// Returns the count of the window that is current by the store's clock, which is asked first.
@@ -365,7 +390,7 @@ mod tests {
             self.wait()
         }
 
-        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, (bool, u64)> {
+        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
             self.wait()
         }
 

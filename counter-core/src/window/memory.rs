@@ -4,9 +4,11 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::quality::RandomState;
+use tokio::time::Instant;
 
+use crate::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::future::{Answer, BoxFuture};
-use crate::window::{Addition, WindowKey, WindowStore};
+use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// Windows in the memory of the process.
@@ -16,6 +18,8 @@ use crate::{Error, ErrorKind, Timestamp, VisitorId};
 pub(crate) struct MemoryWindows {
     hasher: RandomState,
     parts: [Mutex<Windows>; PARTS],
+    /// Only consulted if a window has expired by the clock of the process.
+    clock: Mutex<ExpiryClock>,
 }
 
 /// The windows under one lock. Some of them have expired, and are removed by the calls to come.
@@ -44,17 +48,33 @@ const MAX_REMOVED: usize = 32;
 
 impl Default for MemoryWindows {
     fn default() -> Self {
-        Self { hasher: RandomState::default(), parts: array::from_fn(|_| Mutex::default()) }
+        Self::since(Timestamp::now())
     }
 }
 
 impl MemoryWindows {
+    /// Creates an empty store, at a time that is trusted.
+    fn since(trusted: Timestamp) -> Self {
+        Self {
+            hasher: RandomState::default(),
+            parts: array::from_fn(|_| Mutex::default()),
+            clock: Mutex::new(ExpiryClock::since(trusted, Instant::now())),
+        }
+    }
+
     /// Locks the windows of this counter, and removes some that have expired.
     fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
         let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
         let mut windows = self.parts[part].lock().expect("nothing panics under this lock");
-        windows.clean(now);
+        if windows.has_expired(now) {
+            windows.clean(self.expiry(now));
+        }
         windows
+    }
+
+    fn expiry(&self, now: Timestamp) -> Expiry {
+        let mut clock = self.clock.lock().expect("nothing panics under this lock");
+        clock.expiry(now, now, Instant::now())
     }
 }
 
@@ -87,15 +107,17 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
         Box::pin(async move {
             let now = Timestamp::now();
             let windows = &mut *self.windows(&addition.key, now);
             addition.key.check(now)?;
             let count = windows.count(&addition.key, now);
             match count.checked_add(addition.amount) {
-                Some(sum) if sum <= limit => Ok((true, windows.add(addition, now)?)),
-                _ => Ok((false, count)),
+                Some(sum) if sum <= limit => {
+                    Ok(Acquired { is_added: true, count: windows.add(addition, now)?, now })
+                }
+                _ => Ok(Acquired { is_added: false, count, now }),
             }
         })
     }
@@ -155,17 +177,43 @@ impl Windows {
         }
     }
 
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.expiring.first_key_value().is_some_and(|(expiry, _)| *expiry <= now)
+    }
+
     /// Removes some windows that have expired.
-    fn clean(&mut self, now: Timestamp) {
-        for _ in 0..MAX_REMOVED {
-            let Some(mut names) = self.expiring.first_entry().filter(|names| *names.key() <= now) else {
-                return;
-            };
-            match names.get_mut().pop() {
-                Some(name) => self.remove_expired(&name, now),
-                None => drop(names.remove()),
+    fn clean(&mut self, expiry: Expiry) {
+        for expired in expiry.expired() {
+            for _ in 0..MAX_REMOVED {
+                if !self.remove_one(expired) {
+                    break;
+                }
             }
         }
+    }
+
+    /// Removes a window that has expired, or an expiry without windows; returns whether there was one.
+    fn remove_one(&mut self, expired: Expired) -> bool {
+        // Windows that began after a jump of the clock expire after those that began before it.
+        let last = match expired.begin_after {
+            None => self.expiring.first_key_value(),
+            Some(_) => self.expiring.range(..=expired.at).next_back(),
+        };
+        let Some(expiry) = last.map(|(expiry, _)| *expiry).filter(|expiry| *expiry <= expired.at) else {
+            return false;
+        };
+        let names = self.expiring.get_mut(&expiry).expect("it was found");
+        let Some((_, _, start)) = names.last() else {
+            self.expiring.remove(&expiry);
+            return true;
+        };
+        if !expired.contains(*start) {
+            return false;
+        }
+        if let Some(name) = names.pop() {
+            self.remove_expired(&name, expired.at);
+        }
+        true
     }
 }
 
@@ -201,7 +249,7 @@ mod tests {
         }
     }
 
-    fn add(windows: &MemoryWindows, key: WindowKey) -> Result<(bool, u64), Error> {
+    fn add(windows: &MemoryWindows, key: WindowKey) -> Result<Acquired, Error> {
         let addition = Addition { key, amount: 1 };
         windows.add_within(&addition, 10).now_or_never().expect("a store in memory is immediate")
     }
@@ -238,14 +286,48 @@ mod tests {
     fn expired_windows_are_removed_by_calls_for_others() {
         let mut windows = Windows::default();
         let (now, end) = (Timestamp::now(), Timestamp::now().plus(3600));
+        let expiry = ExpiryClock::default().expiry(end, end, Instant::now());
         for counter in 0..1000 {
             windows.add(&Addition { key: key(counter, 60), amount: 1 }, now).expect("there is room");
         }
         assert_eq!((windows.counted.len(), windows.count(&key(1, 60), now)), (1000, 1));
         assert_eq!(windows.count(&key(1, 60), end), 0, "it has expired");
         for _ in 0..1000 {
-            windows.clean(end);
+            windows.clean(expiry);
         }
         assert_eq!((windows.counted.len(), windows.expiring.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_clock_that_jumped_ahead_and_back_removes_no_window() {
+        let (day, now) = (86_400, Timestamp::now());
+        // The same as if the clock had jumped by 200 days since the store was created.
+        let before = now.minus(200 * day);
+        let windows = MemoryWindows::since(before);
+        let window = |counter: u64, start: Timestamp| WindowKey {
+            start,
+            expiry: start.plus(60),
+            open: Timestamp::MIN..Timestamp::MAX,
+            ..key(counter, 60)
+        };
+        // Half of the windows began before the jump; a few calls remove what expired after it.
+        for counter in 0..2000 {
+            add(&windows, window(counter, before)).expect("there is room");
+            add(&windows, window(counter, now.minus(120))).expect("there is room");
+        }
+        for counter in 0..200 {
+            add(&windows, window(counter, now)).expect("there is room");
+        }
+        let part = |windows: &MemoryWindows, start: Timestamp| {
+            let parts = windows.parts.iter().map(|part| part.lock().expect("no panic"));
+            parts.map(|part| part.counted.keys().filter(|name| name.2 == start).count()).sum::<usize>()
+        };
+        assert_eq!(part(&windows, before), 2000, "the clock may return to them");
+        assert!(part(&windows, now.minus(120)) < 100, "windows of the time after the jump do not accumulate");
+        assert_eq!(part(&windows, now), 200);
+        // The clock returns.
+        let names = &window(7, before);
+        let counted = windows.windows(names, before).count(names, before);
+        assert_eq!(counted, 1);
     }
 }

@@ -14,7 +14,8 @@ use crate::redis::{
     Call, Client, Group, Prefix, Script, all_at_once, explain, in_order, it_may_pass, nothing_was_done,
     retried,
 };
-use crate::window::{Addition, WindowKey, WindowStore};
+use crate::shard::Shards;
+use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// The number of counters that one call adds to, or reads: 1 to 3 ms of the server's time.
@@ -61,7 +62,7 @@ impl WindowStore for RedisWindows {
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
         Box::pin(retried(nothing_was_done, move || add_within(self, addition, limit)))
     }
 
@@ -71,6 +72,10 @@ impl WindowStore for RedisWindows {
             let asked = groups.iter().map(|group| counts_of(self, group));
             Ok(in_order(&groups, all_at_once(asked).await?))
         })
+    }
+
+    fn shards(&self) -> Shards {
+        self.client.shards()
     }
 
     fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
@@ -108,7 +113,7 @@ async fn add_some(
     store.client.scripted(by_script, without_scripts::add(&store.client, prefix, some)).await
 }
 
-async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
+async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Result<Acquired, Error> {
     let prefix = store.prefix(&addition.key);
     let counter = &count_key(prefix, &addition.key);
     let by_script = async {
@@ -119,8 +124,15 @@ async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Re
         store.client.run(&store.within, call).await
     };
     let without_scripts = without_scripts::add_within(&store.client, counter, addition, limit);
+    let without_scripts = without_scripts
+        .map_ok(|Acquired { is_added, count, now }| (u64::from(is_added), count, now.as_unix()));
     // What the script says is judged after it is known that it ran.
-    store.client.scripted(by_script, without_scripts.map_ok(raw)).await.and_then(decided)
+    let (answer, count, now) = store.client.scripted(by_script, without_scripts).await?;
+    let now = Timestamp::from_unix(now);
+    match answer {
+        0 | 1 => Ok(Acquired { is_added: answer == 1, count, now }),
+        _ => Err(closed(now)),
+    }
 }
 
 async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
@@ -134,8 +146,12 @@ async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Re
         store.client.run(&store.once, call).await
     };
     let without_scripts = without_scripts::add_once(&store.client, counter, tokens, key, token.clone());
+    let without_scripts = without_scripts.map_ok(|(is_new, count)| (u64::from(is_new), count));
     // What the script says is judged after it is known that it ran.
-    store.client.scripted(by_script, without_scripts.map_ok(raw)).await.and_then(decided)
+    match store.client.scripted(by_script, without_scripts).await? {
+        (answer @ (0 | 1), count) => Ok((answer == 1, count)),
+        (_, now) => Err(closed(Timestamp::from_unix(now))),
+    }
 }
 
 async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Vec<u64>, Error> {
@@ -172,20 +188,6 @@ fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.expiry);
     call.number(key.open.start);
     call.number(key.open.end);
-}
-
-/// Returns a decision in the words of the scripts.
-fn raw((added, count): (bool, u64)) -> (u64, u64) {
-    (added.into(), count)
-}
-
-/// Returns whether it was added, and the count; or the time of the server's clock, if the window is closed by
-/// it.
-fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
-    match answer {
-        0 | 1 => Ok((answer == 1, number)),
-        _ => Err(closed(Timestamp::from_unix(number))),
-    }
 }
 
 /// Returns a count, or the reason why there is none.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::future::{Answer, BoxFuture};
 use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
-use crate::window::{Addition, WindowKey, WindowStore};
+use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// The number of counters that one transaction adds to.
@@ -49,8 +49,8 @@ struct Row {
     now: Timestamp,
 }
 
-/// The result of adding to one counter once or within a limit: nothing where its window is closed.
-type Decided = Result<(bool, u64), Error>;
+/// The result of adding to one counter, or the error if its window is closed.
+type Decided<T> = Result<T, Error>;
 
 impl SqlWindows {
     pub(crate) fn new(database: Arc<Database>) -> Self {
@@ -98,7 +98,7 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
         Box::pin(async move {
             let add = Add::new(&addition.key, addition.amount)?;
             let added = self.database.attempt(|| add_within(self, add, limit)).await?;
@@ -214,7 +214,7 @@ async fn add_all(
     Ok(answers)
 }
 
-async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Decided, Failure> {
+async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Decided<Acquired>, Failure> {
     // What is beyond the limit already is told without a write: a window's count does not fall.
     let mut session = store.database.reader().await?;
     let (now, found) = look(&mut session, store.database.dialect(), add.key).await?;
@@ -224,7 +224,7 @@ async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Deci
     }
     let count = found.map_or(0, |(_, count)| count);
     if count.saturating_add(add.amount.unsigned_abs()) > limit {
-        return Ok(Ok((false, count)));
+        return Ok(Ok(Acquired { is_added: false, count, now }));
     }
     let mut session = store.database.begin().await?;
     let row = upsert_one(&mut session, store.database.dialect(), add).await?;
@@ -234,13 +234,18 @@ async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Deci
     }
     if row.count > limit {
         session.roll_back().await?;
-        return Ok(Ok((false, row.count.saturating_sub(add.amount.unsigned_abs()))));
+        let count = row.count.saturating_sub(add.amount.unsigned_abs());
+        return Ok(Ok(Acquired { is_added: false, count, now: row.now }));
     }
     session.commit().await?;
-    Ok(Ok((true, row.count)))
+    Ok(Ok(Acquired { is_added: true, count: row.count, now: row.now }))
 }
 
-async fn add_once(store: &SqlWindows, add: Add<'_>, token: VisitorId) -> Result<Decided, Failure> {
+async fn add_once(
+    store: &SqlWindows,
+    add: Add<'_>,
+    token: VisitorId,
+) -> Result<Decided<(bool, u64)>, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.reader().await?;
     let (now, found) = look(&mut session, dialect, add.key).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::future::{Answer, BoxFuture};
 use crate::handle::for_handles;
+use crate::shard::Shards;
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// A place where windows are counted, shared by many instances: each window of a counter has a key.
@@ -33,8 +34,8 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
     /// Called again with the same token, it adds nothing.
     fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
 
-    /// Adds if the count does not exceed `limit` then; returns whether it did, and the count.
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
+    /// Adds if the count does not exceed `limit` then.
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired>;
 
     /// Returns the counts of these counters, in their order; 0 for those that do not exist.
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
@@ -43,6 +44,12 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
     /// memory is; not by default.
     fn is_immediate(&self) -> bool {
         false
+    }
+
+    /// Returns the number of parts that answer independently of each other: a key belongs to the shard
+    /// [of](Shards::of) its [place](WindowKey::place). By default the store is not split.
+    fn shards(&self) -> Shards {
+        Shards::ONE
     }
 
     /// Returns the time of the clock of the shard that has this key; by default the clock of the process.
@@ -55,9 +62,10 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
 for_handles!(WindowStore {
     fn add(additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
     fn add_once(key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
-    fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
+    fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, Acquired>;
     fn counts(keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
     fn is_immediate() -> bool;
+    fn shards() -> Shards;
     fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
 });
 
@@ -86,6 +94,17 @@ pub struct Addition {
     pub key: WindowKey,
     /// The amount, at least 1.
     pub amount: u64,
+}
+
+/// The result of [`WindowStore::add_within`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// True if the amount was added.
+    pub is_added: bool,
+    /// The count, including the amount if it was added.
+    pub count: u64,
+    /// The time of the store's clock.
+    pub now: Timestamp,
 }
 
 impl WindowKey {

@@ -19,7 +19,7 @@ pub(crate) struct UserAgent {
 ///
 /// A client that makes a user agent with the digest of another could as well send the other's, so it needs no
 /// secret; the visitor is hashed with one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
 /// The facts of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
@@ -49,12 +49,6 @@ impl UserAgents {
 }
 
 impl Digest {
-    /// The digest of the user agent in these headers, where nothing else is needed.
-    #[cfg(feature = "limit")]
-    pub(crate) fn of_request(headers: &HeaderMap) -> Self {
-        Self::of(text(headers))
-    }
-
     fn of(text: &[u8]) -> Self {
         let hash = VisitorKey::new(*b"of a user agent.").visitor(&[text]);
         let [low, ..] = hash.as_bytes().as_chunks::<8>().0 else { unreachable!("it has sixteen bytes") };

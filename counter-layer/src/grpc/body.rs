@@ -30,12 +30,14 @@ impl<B: Body> Body for GrpcStatusBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let this = self.project();
-        let polled = this.inner.poll_frame(cx);
+        let mut this = self.project();
+        let polled = this.inner.as_mut().poll_frame(cx);
         if let Poll::Ready(frame) = &polled {
             let trailers = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.trailers_ref());
-            let goes_on = matches!(frame, Some(Ok(frame)) if frame.is_data());
-            if !goes_on && let Some(call) = this.call.take() {
+            // A server does not poll a body that has ended.
+            let continues =
+                matches!(frame, Some(Ok(frame)) if frame.is_data()) && !this.inner.is_end_stream();
+            if !continues && let Some(call) = this.call.take() {
                 call.end(trailers);
             }
         }

@@ -21,7 +21,7 @@
 //!
 //! # let from_the_environment = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 //! let secret: Secret = from_the_environment.parse()?; // `openssl rand -hex 16`
-//! let behind_a_proxy = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1).without_user_agent();
+//! let behind_a_proxy = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
 //! let key = LimitKey::identity(behind_a_proxy, &secret)?;
 //!
 //! let logins = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
@@ -29,10 +29,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `without_user_agent` matters: a client that can choose what it is told apart by is not limited. For the same reason
-//! all requests in which the identity finds nothing share one limit. Of an IPv6 address 56 bits count, since the holder
-//! of a /56 has 256 networks to send from; some have a /48, for which
-//! [`ipv6_prefix`](crate::Address::ipv6_prefix) can be set.
+//! A client that chooses its identity is not limited. So an address counts without the user agent, and all requests in
+//! which the identity finds nothing share one limit. Of an IPv6 address 56 bits count, since the holder of a /56 has 256
+//! networks to send from; some have a /48, for which [`ipv6_prefix`](crate::Address::ipv6_prefix) can be set.
 //!
 //! A cookie that the layer issues tells clients apart when it is [signed](counter_core::Builder::secret), and ids that
 //! clients make up share one limit. But each request without a cookie is issued a new one, so such a limit holds only for
@@ -61,20 +60,27 @@
 //! | the key is `None` | the inner service's | none |
 //!
 //! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window in seconds,
-//! as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each.
+//! as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each. `t` and `Retry-After` are computed
+//! from the store's time, so the clock of the process may be wrong.
 //!
 //! Refusals have an empty body, or with [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with
 //! the problem types of that draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
 //!
-//! A key that has used up its limit is remembered, up to 4,096 keys, and refused without asking the store until the window
-//! ends. Up to 64 requests ask at a time, and the others wait for their turn, which does not count as an outage.
+//! A key that has used up its limit is remembered, up to 4,096 keys, and refused without a call to the store until the
+//! window ends.
 //!
-//! The store counts as away when it fails, or answers no request within the
-//! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends. Meanwhile
-//! every request waits that long. Where a single node of a cluster is silent and others answer, requests to that node wait
-//! until the client gives up on it, some seconds at most. A request whose answer from the store was lost may have been
-//! counted. Then less than the limit passes in that window, and with `Allow` the requests that came during the outage pass
-//! in addition.
+//! # When the store fails
+//!
+//! Up to 64 requests at a time call each shard of the store, and further requests wait for their turn. A store that is not
+//! split has one shard; in a Redis cluster, requests to a node that fails do not delay requests to the others.
+//!
+//! A request counts as not answered if its call fails or panics, or if its shard decides no request within the
+//! [timeout](crate::WindowLimitLayer::timeout), 500 ms by default. A wait for a turn is not an outage as long as the shard
+//! decides other requests, but it ends after four timeouts. So no request waits for more than four timeouts, and if the
+//! shard does not answer, for one. The log reports an outage once when it begins and once when it ends.
+//!
+//! A request whose answer from the store was lost may have been counted. Then less than the limit passes in that window,
+//! and with `Allow` the requests that came during the outage pass in addition.
 //!
 //! # Where to put it
 //!

@@ -14,7 +14,8 @@ use crate::request;
 ///
 /// The first 64 bits of an IPv6 address count unless [`ipv6_prefix`](Self::ipv6_prefix) sets another number:
 /// a household has a /64, and a device changes the rest at will (RFC 8981). In a
-/// [limit](crate::LimitKey::identity) it is the first 56, since many households are given as much.
+/// [limit](crate::LimitKey::identity) it is the first 56, since many households are given as much, and the user agent
+/// does not count.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Address {
@@ -66,10 +67,12 @@ impl Address {
         self
     }
 
-    /// Counts fewer bits of IPv6, for a limit.
+    /// Identifies a client for a limit: by fewer bits of an IPv6 address, and not by the user agent, which the client
+    /// chooses.
     #[cfg(feature = "limit")]
     pub(super) const fn limited(self) -> Self {
-        if self.is_chosen { self } else { self.ipv6_prefix(LIMITED) }
+        let address = if self.is_chosen { self } else { self.ipv6_prefix(LIMITED) };
+        address.without_user_agent()
     }
 
     /// Treats all clients of an address as one visitor, whatever their user agents are.

@@ -100,23 +100,28 @@ fn last_comma(value: &[u8]) -> Option<usize> {
     None
 }
 
-/// The address of the one `for` among `name=value` pairs between semicolons.
+/// Returns the address of the one `for` among `name=value` pairs. By RFC 7239, section 4, a semicolon separates pairs,
+/// and a pair may be empty: `for=192.0.2.1;`.
 fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
     let mut found = None;
-    let mut rest = entry;
-    loop {
+    let mut rest = entry.trim_ascii();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(b";") {
+            rest = after.trim_ascii_start();
+            continue;
+        }
         let equals = rest.iter().position(|byte| *byte == b'=')?;
         let name = rest[..equals].trim_ascii();
         let (value, after) = value(&rest[equals + 1..])?;
         if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
             return None;
         }
-        match after.trim_ascii().split_first() {
-            None => return node(found?.unquoted(&mut [0; 64])?),
-            Some((b';', after)) => rest = after,
-            Some(_) => return None,
+        rest = after.trim_ascii_start();
+        if !rest.is_empty() && !rest.starts_with(b";") {
+            return None;
         }
     }
+    node(found?.unquoted(&mut [0; 64])?)
 }
 
 enum Value<'a> {
@@ -202,6 +207,9 @@ mod tests {
         check("For=\"[2001:db8:cafe::17]:4711\"", Some("2001:db8:cafe::17"));
         check("for=192.0.2.60;proto=http;by=203.0.113.43", Some("192.0.2.60"));
         check("proto=http ; FOR=192.0.2.60", Some("192.0.2.60"));
+        check("for=192.0.2.60;", Some("192.0.2.60"));
+        check(";; for=\"192.0.2.60\" ; ;proto=http; ", Some("192.0.2.60"));
+        check(";", None);
         check("for=\"192.0.2.43:47011\"", Some("192.0.2.43"));
         check("for=\"192.0.2.43:_port\"", Some("192.0.2.43"));
         check("for=\"[2001:db8::1]:_port\"", Some("2001:db8::1"));

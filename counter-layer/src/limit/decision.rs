@@ -16,7 +16,7 @@ pub(super) enum Decision {
     DenyUncounted,
 }
 
-/// The part of a limit that is left for a key, as the store told it.
+/// The part of a limit that is left for a key, by the store's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
     pub(super) remaining: u32,
@@ -25,9 +25,11 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    pub(super) fn of(decided: &LimitDecision) -> Self {
+    /// Converts a decision that the store was asked for at this instant. It decided no earlier, and its time is in whole
+    /// seconds, so `ends` is at most a second after the end of the window.
+    pub(super) fn of(decided: &LimitDecision, asked: Instant) -> Self {
         let left = decided.reset.as_unix().saturating_sub(decided.now.as_unix());
-        Self { remaining: decided.remaining, ends: Instant::now() + Duration::from_secs(left) }
+        Self { remaining: decided.remaining, ends: asked + Duration::from_secs(left) }
     }
 
     /// Whole seconds to the end of the window, not less than there are.

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::Error;
+use counter_core::stores::Shards;
 use counter_core::window::{Dimensions, LimitDecision, WindowCounters};
+use counter_core::{Error, ErrorKind};
 use http::Request;
 use tokio::time::Instant;
 
@@ -14,8 +15,9 @@ use super::LimitKey;
 use super::decision::{Decision, Quota};
 use super::fields::Policy;
 use super::over::Over;
-use super::patience::Patience;
+use super::turns::Turns;
 use crate::RequestHead;
+use crate::closure::{caught, caught_future};
 
 /// The treatment of requests while the store fails or does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +51,10 @@ pub(super) struct Gate {
 }
 
 /// The state of the store, and the keys that it has refused.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
     over: Over,
-    patience: Patience,
+    turns: Turns,
     /// The store failed at the last request.
     failing: AtomicBool,
     /// The time of the last failure.
@@ -71,7 +73,8 @@ impl Gate {
         policy: Policy,
         timeout: Duration,
     ) -> Self {
-        Self { policy, timeout, counters, limit, key, on_error, known: Arc::default() }
+        let known = Arc::new(Known::new(counters.shards()));
+        Self { policy, timeout, counters, limit, key, on_error, known }
     }
 
     /// Begins to decide on a request; `None` when it is not limited.
@@ -80,19 +83,23 @@ impl Gate {
         if let Some(quota) = self.known.over.of(&dimensions) {
             return Some(Deciding::Decided(Decision::Limit(quota)));
         }
-        if let Some(answer) = self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN) {
-            return Some(Deciding::Decided(
-                self.known_or_away(&dimensions, Some(self.answered(&dimensions, answer))),
-            ));
+        let asked = Instant::now();
+        let answer = caught(|| self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN));
+        if let Some(answer) = answer.unwrap_or_else(|| Some(Err(panicked()))) {
+            let decided = self.answered(&dimensions, answer, asked);
+            return Some(Deciding::Decided(self.known_or_away(&dimensions, Some(decided))));
         }
         let gate = Arc::clone(self);
         Some(Deciding::Asking(Box::pin(async move {
-            let refused = || gate.known.over.of(&dimensions).map(Decision::Limit).map(Ok);
-            let asked = async {
-                let answer = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN).await;
-                gate.answered(&dimensions, answer)
+            let refused = || gate.known.over.of(&dimensions).map(Decision::Limit);
+            let call = async {
+                let asked = Instant::now();
+                let answer = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN);
+                let answer = caught_future(answer).await.unwrap_or_else(|| Err(panicked()));
+                gate.answered(&dimensions, answer, asked)
             };
-            let decided = gate.known.patience.ask(gate.timeout, refused, asked).await;
+            let shard = gate.counters.shard(&dimensions);
+            let decided = gate.known.turns.call(shard, gate.timeout, refused, call).await;
             gate.known_or_away(&dimensions, decided)
         })))
     }
@@ -101,10 +108,11 @@ impl Gate {
         &self,
         dimensions: &Dimensions,
         answer: Result<LimitDecision, Error>,
+        asked: Instant,
     ) -> Result<Decision, Error> {
         let decided = answer?;
         self.known.is_there();
-        let quota = Quota::of(&decided);
+        let quota = Quota::of(&decided, asked);
         if decided.allowed {
             return Ok(Decision::Allow(quota));
         }
@@ -117,7 +125,7 @@ impl Gate {
         let trouble = match decided {
             Some(Ok(decision)) => return decision,
             Some(Err(error)) => Error::to_string(&error),
-            None => "it does not answer".to_owned(),
+            None => "it does not decide in time".to_owned(),
         };
         // Of a flood some wait in the process for so long that it looks like trouble of the store.
         if let Some(quota) = self.known.over.of(dimensions) {
@@ -128,7 +136,21 @@ impl Gate {
     }
 }
 
+/// The error of a store that panics: its requests are treated as those of any other store that fails.
+const fn panicked() -> Error {
+    Error::new(ErrorKind::Panicked)
+}
+
 impl Known {
+    fn new(shards: Shards) -> Self {
+        Self {
+            over: Over::default(),
+            turns: Turns::new(shards),
+            failing: AtomicBool::new(false),
+            failed: Mutex::default(),
+        }
+    }
+
     /// Logs when the trouble ends.
     fn is_there(&self) {
         // A look takes less than a change, of which there is nearly never one.
@@ -136,7 +158,7 @@ impl Known {
             && self.failed().is_none_or(|at| at.elapsed() >= CALM)
             && self.failing.swap(false, Ordering::Relaxed)
         {
-            tracing::info!("the store of a limit is back");
+            caught(|| tracing::info!("the store of a limit is back"));
         }
     }
 
@@ -144,7 +166,7 @@ impl Known {
     fn is_away(&self, on_error: OnStoreError, error: &str) {
         *self.failed() = Some(Instant::now());
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(error, ?on_error, "the store of a limit is away");
+            caught(|| tracing::warn!(error, ?on_error, "the store of a limit is away"));
         }
     }
 

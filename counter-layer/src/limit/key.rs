@@ -34,7 +34,8 @@ impl LimitKey {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
-    /// Limits by visitor, told apart as the counter does, under ids that only the secret can make.
+    /// Limits by visitor, identified as for the counter but without the user agent, under ids that only the secret can
+    /// make. A client chooses its user agent, and would have a limit for each.
     ///
     /// The store holds the counts of a limit under these ids. So they are made with a [`Secret`] that is not
     /// in the store, or with [`Identity::key`]: the owner's secret where several instances limit together, or
@@ -60,7 +61,7 @@ impl LimitKey {
         let visitors = identity.limited_by(&secret)?;
         Ok(Self::from_fn(move |head| {
             let mut cookie = None;
-            let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie, &mut None);
+            let visitor = visitors.visitor(head, Digest::default(), &mut cookie, &mut None);
             let known = visitor.filter(|_| cookie.is_none());
             let dimensions = Dimensions::new();
             Some(match known {

@@ -120,10 +120,11 @@ impl<A> WindowLimitLayer<A> {
         Ok(self)
     }
 
-    /// Sets how long the store may be silent while requests wait for it, before it counts as failing.
-    /// Default: 500 ms, longer than a fork of a large Redis takes.
+    /// Sets how long a request waits while its shard of the store decides no request at all; then the shard counts as
+    /// failing. Default: 500 ms, longer than a fork of a large Redis takes.
     ///
-    /// A request that was given up may still be counted.
+    /// While the shard decides other requests, a request waits for up to four times as long. A request that gives up may
+    /// still be counted.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.gate.timeout = timeout;
         self

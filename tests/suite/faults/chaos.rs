@@ -148,8 +148,8 @@ impl Storm {
     }
 
     /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
-    async fn begin(&mut self, servers: &impl Servers, archiving: &Archiving) -> Instance {
-        Instance::start(archiving.of(servers.store().await), &mut self.random)
+    async fn begin<S: Servers>(&mut self, servers: &S, archiving: &Archiving) -> Instance {
+        Instance::start(archiving.of(servers.store().await), S::MAX_PENDING, &mut self.random)
     }
 
     /// For that time, and two faults at least: a failover alone may take longer.

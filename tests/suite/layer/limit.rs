@@ -1,5 +1,7 @@
 //! The layer that limits: what passes, what is answered, and what happens without its store.
 
+mod store;
+
 use std::convert::Infallible;
 use std::future::{pending, ready};
 use std::net::SocketAddr;
@@ -11,16 +13,16 @@ use axum::body::Body;
 use axum::routing::get;
 use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
-use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
-use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, OnStoreError, Refusal, WindowLimitLayer};
+use counter_layer::{
+    AccessCounterLayer, Facet, Forwarded, Identity, LimitKey, OnStoreError, Refusal, WindowLimitLayer,
+};
 use http::{HeaderMap, Request, Response, StatusCode};
-use tests::{FaultProxy, RedisServer, until};
+use tests::RedisServer;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::stores::without_scripts;
 use crate::support::{BROWSER, counted, store};
 
 const LIMIT: Duration = tests::LIMIT;
@@ -233,31 +235,6 @@ async fn of_four_instances_together_exactly_the_limit_passes() {
     assert_eq!((of(200), of(429)), (100, 220));
 }
 
-#[tokio::test]
-async fn without_its_store_a_limit_is_open_or_closed_as_it_was_told_and_comes_back() {
-    let mut server = RedisServer::start();
-    let hours = hours(store(&server.url()).await);
-    let site = |away| -> Router {
-        let limit = WindowLimitLayer::new(hours.clone(), 1000, everybody(), away).timeout(LIMIT);
-        Router::new().route("/", get(async || "home")).layer(limit)
-    };
-    let (open, closed) = (site(OnStoreError::Allow), site(OnStoreError::Deny));
-    let answer = async |site: &Router| {
-        let response = site.clone().oneshot(request("/")).await.expect("it answers");
-        let headers =
-            told(response.headers()).iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        (response.status().as_u16(), headers)
-    };
-    let nothing: Vec<String> = Vec::new();
-    assert_eq!(answer(&closed).await.0, 200);
-    server.kill();
-    assert_eq!(answer(&open).await, (200, nothing));
-    assert_eq!(answer(&closed).await, (503, vec!["retry-after: 2".to_owned()]));
-    server.restart();
-    until("the limit is back", LIMIT, async || answer(&closed).await.0 == 200).await;
-    assert_eq!(answer(&open).await.1.len(), 2);
-}
-
 /// A store that never answers.
 #[derive(Clone, Debug)]
 struct Silent;
@@ -271,24 +248,12 @@ impl WindowStore for Silent {
         Box::pin(async move { pending().await })
     }
 
-    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
         Box::pin(async move { pending().await })
     }
 
     fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move { pending().await })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_does_not_answer_costs_the_timeout_and_no_more() {
-    for (away, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
-        let timeout = Duration::from_millis(70);
-        let limit = WindowLimitLayer::new(hours(Silent), 1000, everybody(), away).timeout(timeout);
-        let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
-        let began = Instant::now();
-        let response = service.oneshot(Request::new(())).await.expect("it answers");
-        assert_eq!((response.status().as_u16(), began.elapsed()), (status, timeout));
     }
 }
 
@@ -321,7 +286,25 @@ async fn statuses(limit: &WindowLimitLayer, requests: &[(&str, &str)]) -> Vec<u1
 }
 
 fn by_address(secret: &Secret) -> LimitKey {
-    LimitKey::identity(Identity::peer().without_user_agent(), secret).expect("an identity")
+    LimitKey::identity(Identity::peer(), secret).expect("an identity")
+}
+
+#[tokio::test]
+async fn a_client_with_another_user_agent_shares_the_limit_of_its_address() {
+    let secret = Secret::of_this_process();
+    let forwarded = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    for identity in [Identity::peer(), forwarded] {
+        let key = LimitKey::identity(identity, &secret).expect("an identity");
+        let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny);
+        let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+        for (user_agent, status) in [("one", 200), ("one", 429), ("another", 429)] {
+            let request = Request::builder().header("user-agent", user_agent);
+            let mut request = request.header("x-forwarded-for", "192.0.2.1").body(()).expect("a request");
+            request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 1000)));
+            let response = service.clone().oneshot(request).await.expect("it answers");
+            assert_eq!(response.status(), status, "{user_agent}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -332,47 +315,6 @@ async fn names_of_dimensions_are_the_users_own() {
     for (path, status) in [("/one", 200), ("/other", 200), ("/one", 429)] {
         assert_eq!(site.clone().oneshot(request(path)).await.expect("it answers").status(), status);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_flood_no_more_than_the_limit_passes_though_it_waits_in_the_process() {
-    for server in [RedisServer::start(), without_scripts()] {
-        // Without scripts one is answered after the other, and all together in far more than the timeout.
-        let proxy = FaultProxy::start(server.address()).await;
-        let hours = hours(store(&proxy.url()).await);
-        proxy.delay_replies(Duration::from_millis(20));
-        let limit = WindowLimitLayer::new(hours, 10, everybody(), OnStoreError::Allow).timeout(LIMIT / 10);
-        let site: Router = Router::new().fallback(async || "here").layer(limit);
-        let mut clients = JoinSet::new();
-        for _ in 0..3000 {
-            let site = site.clone();
-            clients.spawn(async move { site.oneshot(request("/")).await.expect("it answers").status() });
-        }
-        let statuses = clients.join_all().await;
-        let of = |status| statuses.iter().filter(|one| **one == status).count();
-        assert_eq!((of(StatusCode::OK), of(StatusCode::TOO_MANY_REQUESTS)), (10, 2990));
-    }
-}
-
-#[tokio::test]
-async fn what_is_over_its_limit_is_refused_without_the_store_until_the_window_ends() {
-    let mut server = RedisServer::start();
-    let limit = WindowLimitLayer::new(hours(store(&server.url()).await), 1, everybody(), OnStoreError::Allow);
-    let limit = limit.timeout(LIMIT);
-    let site: Router = Router::new().fallback(async || "here").layer(limit);
-    let answer = async || site.clone().oneshot(request("/")).await.expect("it answers");
-    assert_eq!([answer().await.status(), answer().await.status()], [200, 429]);
-    let before = server.command_calls();
-    for _ in 0..20 {
-        let refused = answer().await;
-        assert_eq!(refused.status(), 429);
-        let told = told(refused.headers());
-        assert_half_an_hour(told[0].1.strip_prefix("\"default\";r=0;t=").expect("nothing is left"));
-        assert_half_an_hour(told[2].1);
-    }
-    assert_eq!(server.command_calls(), before);
-    server.kill();
-    assert_eq!(answer().await.status(), 429);
 }
 
 #[tokio::test]
@@ -438,7 +380,7 @@ async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_sa
         let mut counters = Counters::builder(store.clone()).secret(&secret).build().expect("as by default");
         let _salt = counters.recorder().salt().expect("days are fine");
         counters.flush().await.expect("the server is there");
-        let key = LimitKey::identity(Identity::peer().without_user_agent(), &counters.recorder());
+        let key = LimitKey::identity(Identity::peer(), &counters.recorder());
         limits.push(WindowLimitLayer::new(
             WindowCounters::new(store, window),
             5,

@@ -270,7 +270,7 @@ async fn a_method_of_grpc_that_is_counted_on_arrival_has_its_counter_from_the_se
 #[tokio::test]
 async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end() {
     let mut counters = counters();
-    let calls = ["Greet", "Refuse", "Late", "Late", "Missing", "Silent", "Odd"];
+    let calls = ["Greet", "Refuse", "Late", "Late", "Missing", "Silent", "Odd", "Page"];
     let calls = calls.map(|method| format!("/test.Greeter/{method}"));
     call(GrpcStatusLayer::new(counters.recorder()), &calls.each_ref().map(String::as_str)).await;
     let site = Router::new().layer(GrpcStatusLayer::new(counters.recorder()));
@@ -282,7 +282,7 @@ async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end()
         ("grpc:ok", 1),
         ("grpc:permission_denied", 1),
         ("grpc:unimplemented", 1),
-        ("grpc:unknown", 2),
+        ("grpc:unknown", 3),
     ];
     check(&mut counters, 0, &expected).await;
 }
@@ -454,6 +454,11 @@ impl Service<Request<tonic::body::Body>> for Greeter {
             "/test.Greeter/Odd" => {
                 let head = Response::builder().header("grpc-status", "17");
                 return std::future::ready(Ok(head.body(tonic::body::Body::empty()).expect("a response")));
+            }
+            // The page of a proxy: a server does not poll it again after its last byte.
+            "/test.Greeter/Page" => {
+                let page = tonic::body::Body::new(Full::<Bytes>::from("not found"));
+                return std::future::ready(Ok(Response::new(page)));
             }
             "/test.Greeter/Missing" => tonic::Status::unimplemented("not yet"),
             _ => tonic::Status::permission_denied("not today"),

@@ -283,7 +283,7 @@ async fn a_shard_that_moves_before_and_during_a_dump_is_in_it() {
     for name in &names {
         include(&set(&store, name), 0..5).await;
     }
-    let shards = store.shards();
+    let shards = Store::shards(&store);
     let slot = |counter: &str| cluster.slot_of(format!("{{access:{}}}", shards.of(counter)));
     let moved = |counter: &str| {
         let slot = slot(counter);

@@ -1,5 +1,7 @@
 //! The contract of a store, shown on every store.
 
+mod fences;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

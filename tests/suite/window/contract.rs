@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
-use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
 use tokio::task::JoinSet;
 
@@ -23,6 +23,7 @@ stores::on! {
         what_does_not_pass_is_not_counted
         an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass
         the_clock_of_the_store_says_which_window_it_is
+        a_decision_has_the_time_of_the_store
         no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says
         a_front_answers_everybody_as_if_he_had_come_alone
     }
@@ -220,10 +221,11 @@ impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
         Box::pin(async move {
             let answer = self.0.add_within(&self.addition(addition), limit).await;
-            answer.map_err(|error| self.explain(error))
+            let answer = answer.map_err(|error| self.explain(error))?;
+            Ok(Acquired { now: Self(self.0.clone(), -self.1).theirs(answer.now), ..answer })
         })
     }
 
@@ -262,6 +264,35 @@ async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore 
         let (count, ()) = tokio::join!(counted, worker.run());
         assert_eq!(count.expect("counted"), 5);
         assert_eq!(hours.current_at(&name, now).await.expect("readable"), 5);
+    }
+}
+
+async fn a_decision_has_the_time_of_the_store(store: impl WindowStore + Clone) {
+    for (place, ahead) in (0_u32..).zip([0, 600, -600]) {
+        // In the same window by both clocks.
+        let (hours, now) = hours(store.clone());
+        let store = Ahead(store.clone(), ahead);
+        let counters = WindowCounters::new(store.clone(), hours.window());
+        let span = hours.window().span(now);
+        let key = WindowKey {
+            counter: "app=any".into(),
+            group: None,
+            width: 3600,
+            start: span.start,
+            expiry: span.end,
+            open: span,
+        };
+        let time = async || store.time(&key).await.expect("readable");
+        let name = app(&place.to_string());
+        for (limit, allowed) in [(1, true), (1, false), (2, true)] {
+            let before = time().await;
+            let decided = counters.try_acquire(&name, limit, n(1)).await.expect("decided");
+            let times = before..=time().await;
+            assert_eq!(decided.allowed, allowed);
+            assert!(times.contains(&decided.now), "{} is not in {times:?}", decided.now);
+            let decided = counters.try_acquire_at(&name, 0, n(1), now).await.expect("decided");
+            assert!((*times.start()..=time().await).contains(&decided.now));
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! Counters of windows when the store fails them.
 
+use std::time::Duration;
+
 use counter_core::window::WindowCounters;
 use counter_core::{ErrorKind, Timestamp};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::contract::{app, hours, n, token};
@@ -128,6 +132,41 @@ async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
         assert_eq!(answer, Ok(1));
         assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").allowed);
     }
+}
+
+#[tokio::test]
+async fn a_limit_without_scripts_is_exact_while_others_change_its_counter_all_the_time() {
+    let server = without_scripts();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (direct, now) = hours(store(&server.url()).await);
+    direct.increment_at(&app("a"), n(1), now).await.expect("counted");
+    let key = server.strings(&["KEYS", "*app=a:*"]).remove(0);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(WindowCounters::new(store(&proxy.url()).await, direct.window()));
+    }
+    // Every watch fails: the key is changed many times before the next reply.
+    proxy.delay_replies(Duration::from_millis(2));
+    let mut other = TcpStream::connect(server.address()).await.expect("it accepts");
+    let others = tokio::spawn(async move {
+        let change = format!("INCRBY {key} 0\r\n");
+        let mut answer = [0; 64];
+        while other.write_all(change.as_bytes()).await.is_ok() && other.read(&mut answer).await.is_ok() {}
+    });
+    let mut requests = JoinSet::new();
+    for client in clients {
+        requests.spawn(async move {
+            let mut passed = 0;
+            for _ in 0..8 {
+                let decided = client.try_acquire_at(&app("a"), 20, n(1), now).await.expect("decided");
+                passed += u64::from(decided.allowed);
+            }
+            passed
+        });
+    }
+    let passed: u64 = requests.join_all().await.iter().sum();
+    others.abort();
+    assert_eq!((passed, direct.current_at(&app("a"), now).await.expect("readable")), (19, 20));
 }
 
 #[tokio::test]

@@ -38,8 +38,10 @@ async fn what_has_expired_counts_for_nothing_and_begins_anew() {
         assert_eq!(store.add_once(&over, token(1)).await.expect("counted"), (true, 1));
         assert_eq!(store.add_once(&over, token(1)).await.expect("counted"), (true, 1));
         let within = Addition { key: open.clone(), amount: 2 };
-        assert_eq!(store.add_within(&within, 3).await.expect("decided"), (true, 2));
-        assert_eq!(store.add_within(&within, 3).await.expect("decided"), (false, 2));
+        for is_added in [true, false] {
+            let decided = store.add_within(&within, 3).await.expect("decided");
+            assert_eq!((decided.is_added, decided.count), (is_added, 2));
+        }
         assert_eq!(store.add_once(&open, token(1)).await.expect("counted"), (true, 3));
         assert_eq!(store.add_once(&open, token(1)).await.expect("counted"), (false, 3));
         // The expiry is that of the first call.

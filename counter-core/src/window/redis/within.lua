@@ -3,12 +3,12 @@
 -- KEYS  scratch (see apply.lua), counter
 -- ARGV  amount, instant of expiry, the instants from which on and up to which it is open, limit
 --
--- Returns {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
--- instant at which it is not open.
+-- Returns {1, count, now} if it was added, {0, count, now} if not, and {2, 0, now} if the counter is not open at
+-- `now`, the server's time.
 
 local now = tonumber(redis.call('TIME')[1])
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
-  return {2, now}
+  return {2, 0, now}
 end
 local before = redis.call('GET', KEYS[2])
 local count = tonumber(before or '0')
@@ -16,10 +16,10 @@ if not count then
   return redis.error_reply('ERR value is not an integer or out of range')
 end
 if count + tonumber(ARGV[1]) > tonumber(ARGV[5]) then
-  return {0, count}
+  return {0, count, now}
 end
 if before then
-  return {1, redis.call('INCRBY', KEYS[2], ARGV[1])}
+  return {1, redis.call('INCRBY', KEYS[2], ARGV[1]), now}
 end
 redis.call('SET', KEYS[2], ARGV[1], 'EXAT', ARGV[2])
-return {1, tonumber(ARGV[1])}
+return {1, tonumber(ARGV[1]), now}

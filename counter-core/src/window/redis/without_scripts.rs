@@ -9,11 +9,14 @@ use fred::types::Value;
 
 use super::{count_key, refused};
 use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unavailable};
-use crate::window::{Addition, WindowKey};
+use crate::window::{Acquired, Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
 
-/// The number of times that other clients may change what is watched, before an error is returned.
-const ATTEMPTS: usize = 100;
+/// The number of attempts to count a token while other clients change the counter.
+const TOKEN_ATTEMPTS: usize = 100;
+
+/// The number of attempts to add within a limit under a watch. Each costs five round trips.
+const WATCHED_ATTEMPTS: usize = 10;
 
 /// The number of commands for one counter.
 const COMMANDS: usize = 3;
@@ -29,8 +32,9 @@ pub(super) async fn add(
         let transaction = server.begin_in(Queue::Calls).await?;
         let now = transaction.time().await?;
         let open = some.iter().zip(&names).filter(|(addition, _)| addition.key.check(now).is_ok());
-        let commands: Vec<_> =
-            open.flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry)).collect();
+        let commands: Vec<_> = open
+            .flat_map(|(addition, name)| counting(name, &addition.amount.to_string(), addition.key.expiry))
+            .collect();
         if commands.is_empty() {
             transaction.abandon().await?;
             return Ok((now, Some(Vec::new())));
@@ -38,7 +42,7 @@ pub(super) async fn add(
         Ok((now, transaction.execute_for_integers(commands).await?))
     };
     let (now, answers) = client.learn(executed.await)?;
-    let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
+    let answers = answers.ok_or_else(unwatched)?;
     let mut answers = answers.chunks(COMMANDS);
     let mut counts = Vec::with_capacity(some.len());
     for (addition, name) in some.iter().zip(&names) {
@@ -58,34 +62,72 @@ pub(super) async fn add_within(
     counter: &str,
     addition: &Addition,
     limit: u64,
-) -> Result<(bool, u64), Error> {
+) -> Result<Acquired, Error> {
     let server = client.server(counter).await?;
-    for _ in 0..ATTEMPTS {
+    let mut last = Timestamp::MIN;
+    for _ in 0..WATCHED_ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, counter).await?;
-            if let Err(closed) = addition.key.check(transaction.time().await?) {
+            let now = transaction.time().await?;
+            if let Err(closed) = addition.key.check(now) {
                 transaction.abandon().await?;
                 return Err(closed);
             }
             let count = read(&transaction, counter).await?;
             if count.saturating_add(addition.amount) > limit {
                 transaction.abandon().await?;
-                return Ok(Err(count));
+                return Ok(Err(Acquired { is_added: false, count, now }));
             }
-            let commands = counting(counter, addition.amount, addition.key.expiry).into();
-            transaction.execute_for_integers(commands).await.map(Ok)
+            let commands = counting(counter, &addition.amount.to_string(), addition.key.expiry).into();
+            Ok(Ok((transaction.execute_for_integers(commands).await?, now)))
         };
         match client.learn(attempt.await)? {
-            Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => {
+            Err(refused) => return Ok(refused),
+            Ok((Some(answers), now)) => {
                 unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
-                return Ok((true, self::count(&answers)?));
+                return Ok(Acquired { is_added: true, count: self::count(&answers)?, now });
             }
             // Another client counted meanwhile.
-            Ok(None) => {}
+            Ok((None, now)) => last = now,
         }
     }
-    Err(contended())
+    add_or_subtract(client, &server, counter, addition, limit, last).await
+}
+
+/// Adds without a watch, and subtracts again if the count then exceeds the limit.
+///
+/// With many clients a watch may never succeed, although each of its failures lets another client through. Before the
+/// subtraction the count is too high: another client that adds more than 1 may be refused although its amount would fit.
+async fn add_or_subtract(
+    client: &Client,
+    server: &Connection,
+    counter: &str,
+    addition: &Addition,
+    limit: u64,
+    now: Timestamp,
+) -> Result<Acquired, Error> {
+    let Addition { key, amount } = addition;
+    let added = change(server, counter, &amount.to_string(), key.expiry).await;
+    let count = client.learn(added).and_then(|answers| count(&answers))?;
+    if count <= limit {
+        return Ok(Acquired { is_added: true, count, now });
+    }
+    // If this fails, the count stays too high, and the window lets less than the limit through.
+    drop(client.learn(change(server, counter, &format!("-{amount}"), key.expiry).await));
+    Ok(Acquired { is_added: false, count: count.saturating_sub(*amount), now })
+}
+
+async fn change(
+    server: &Connection,
+    counter: &str,
+    amount: &str,
+    expiry: Timestamp,
+) -> Result<Vec<Result<Option<i64>, String>>, Error> {
+    let transaction = server.begin_in(Queue::Calls).await?;
+    let answers = transaction.execute_for_integers(counting(counter, amount, expiry).into()).await?;
+    let answers = answers.ok_or_else(unwatched)?;
+    unless_it_expires(server, counter, expiry, &answers).await;
+    Ok(answers)
 }
 
 pub(super) async fn add_once(
@@ -96,7 +138,7 @@ pub(super) async fn add_once(
     token: Bytes,
 ) -> Result<(bool, u64), Error> {
     let server = client.server(counter).await?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..TOKEN_ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, tokens).await?;
             if let Err(closed) = key.check(transaction.time().await?) {
@@ -111,7 +153,7 @@ pub(super) async fn add_once(
                 return Ok(Err(count));
             }
             let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
-            let mut commands = Vec::from(counting(counter, 1, key.expiry));
+            let mut commands = Vec::from(counting(counter, "1", key.expiry));
             commands.push(("SADD", asked));
             // The expiry is set once, like that of the count: another instance may keep its windows for less
             // time.
@@ -129,16 +171,16 @@ pub(super) async fn add_once(
             Ok(None) => {}
         }
     }
-    Err(contended())
+    Err(Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt"))
 }
 
 /// Creates the key where it is missing, increments it, and asks whether it expires.
-fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
-    let (amount, expiry) = (amount.to_string(), expiry.to_string());
+fn counting(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] {
+    let expiry = expiry.to_string();
     let args = |args: &[&str]| args.iter().copied().map(Value::from).collect();
     [
         ("SET", args(&[name, "0", "NX", "EXAT", &expiry])),
-        ("INCRBY", args(&[name, &amount])),
+        ("INCRBY", args(&[name, amount])),
         ("TTL", args(&[name])),
     ]
 }
@@ -175,6 +217,6 @@ async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error
     text.map_or(Ok(0), |text| text.parse().map_err(malformed))
 }
 
-fn contended() -> Error {
-    Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt")
+fn unwatched() -> Error {
+    unavailable("a transaction that watches nothing was given up")
 }

@@ -97,6 +97,8 @@ impl Server {
 impl Servers for Server {
     const FORGET: bool = false;
     const FAULTS: u64 = 16;
+    // A database takes batches at a rate that depends on their size, and a storm waits for a hundred of them.
+    const MAX_PENDING: u64 = 100;
 
     type Store = SqlStore;
 

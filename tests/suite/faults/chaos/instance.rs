@@ -14,10 +14,6 @@ use crate::random::Random;
 
 const WRITERS: usize = 2;
 
-/// How many hits may wait before the writers do: on a slow machine they would write more than it can ever
-/// send, and the storm would have no end.
-const WAITING: u64 = 5_000;
-
 /// A process of a service, but for the process: with its own connection, writers, flusher and cleaner,
 /// and somebody who looks at its ledger all the time.
 #[derive(Debug)]
@@ -32,7 +28,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    pub(crate) fn start(store: impl Store, random: &mut Random) -> Self {
+    /// Starts writers that pause while more than `max_pending` hits are pending.
+    pub(crate) fn start(store: impl Store, max_pending: u64, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(200))
@@ -43,7 +40,7 @@ impl Instance {
         let (recorder, stats) = (counters.recorder(), counters.stats());
         let upkeep = counters.spawn();
         let done = Arc::new(AtomicBool::new(false));
-        let writer = |random| tokio::spawn(write(recorder.clone(), random, Arc::clone(&done)));
+        let writer = |random| tokio::spawn(write(recorder.clone(), max_pending, random, Arc::clone(&done)));
         let writers = (0..WRITERS).map(|_| writer(random.fork())).collect();
         let looks = Arc::<AtomicU64>::default();
         let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&looks), Arc::clone(&done)));
@@ -73,14 +70,14 @@ impl Instance {
     }
 }
 
-async fn write(recorder: Recorder, mut random: Random, done: Arc<AtomicBool>) -> Record {
+async fn write(recorder: Recorder, max_pending: u64, mut random: Random, done: Arc<AtomicBool>) -> Record {
     let mut record = Record::default();
     while !done.load(Ordering::Relaxed) {
         for _ in 0..random.among(1..12) {
             record.write(&recorder, &mut random);
         }
         sleep(random.millis(1..5)).await;
-        while recorder.ledger().hits.pending > WAITING && !done.load(Ordering::Relaxed) {
+        while recorder.ledger().hits.pending > max_pending && !done.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(5)).await;
         }
     }

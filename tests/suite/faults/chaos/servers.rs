@@ -19,6 +19,10 @@ pub(crate) trait Servers {
     /// How many kinds of faults there are, the frequent ones more than once.
     const FAULTS: u64;
 
+    /// The number of pending hits at which the writers pause: on a slow machine they would write more than can ever be
+    /// sent, and the storm would not end. A batch has at most about this many hits.
+    const MAX_PENDING: u64 = 5_000;
+
     /// What keeps the counts there.
     type Store: Store + Clone;
 

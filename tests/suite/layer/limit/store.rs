@@ -1,0 +1,257 @@
+//! A limit and its store: what fails, what is slow, and whose clock decides.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use counter_core::stores::{Answer, BoxFuture};
+use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
+use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
+use http::{Request, Response, StatusCode};
+use tests::{FaultProxy, RedisCluster, RedisServer, until};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{LIMIT, Silent, assert_half_an_hour, everybody, hours, request, told};
+use crate::stores::without_scripts;
+use crate::support::store;
+
+#[tokio::test]
+async fn a_limit_without_its_store_allows_or_denies_until_the_store_returns() {
+    let mut server = RedisServer::start();
+    let hours = hours(store(&server.url()).await);
+    let site = |away| -> Router {
+        let limit = WindowLimitLayer::new(hours.clone(), 1000, everybody(), away).timeout(LIMIT);
+        Router::new().route("/", get(async || "home")).layer(limit)
+    };
+    let (open, closed) = (site(OnStoreError::Allow), site(OnStoreError::Deny));
+    let answer = async |site: &Router| {
+        let response = site.clone().oneshot(request("/")).await.expect("it answers");
+        let headers =
+            told(response.headers()).iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        (response.status().as_u16(), headers)
+    };
+    let nothing: Vec<String> = Vec::new();
+    assert_eq!(answer(&closed).await.0, 200);
+    server.kill();
+    assert_eq!(answer(&open).await, (200, nothing));
+    assert_eq!(answer(&closed).await, (503, vec!["retry-after: 2".to_owned()]));
+    server.restart();
+    until("the limit is back", LIMIT, async || answer(&closed).await.0 == 200).await;
+    assert_eq!(answer(&open).await.1.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_silent_store_waits_for_one_timeout() {
+    for (away, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
+        let timeout = Duration::from_millis(70);
+        let limit = WindowLimitLayer::new(hours(Silent), 1000, everybody(), away).timeout(timeout);
+        let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+        let began = Instant::now();
+        let response = service.oneshot(Request::new(())).await.expect("it answers");
+        assert_eq!((response.status().as_u16(), began.elapsed()), (status, timeout));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_that_waits_in_the_process_does_not_exceed_the_limit() {
+    for server in [RedisServer::start(), without_scripts()] {
+        // Without scripts one is answered after the other, and all together in far more than the timeout.
+        let proxy = FaultProxy::start(server.address()).await;
+        let hours = hours(store(&proxy.url()).await);
+        proxy.delay_replies(Duration::from_millis(20));
+        let limit = WindowLimitLayer::new(hours, 10, everybody(), OnStoreError::Allow).timeout(LIMIT / 10);
+        let site: Router = Router::new().fallback(async || "here").layer(limit);
+        let mut clients = JoinSet::new();
+        for _ in 0..3000 {
+            let site = site.clone();
+            clients.spawn(async move { site.oneshot(request("/")).await.expect("it answers").status() });
+        }
+        let statuses = clients.join_all().await;
+        let of = |status| statuses.iter().filter(|one| **one == status).count();
+        assert_eq!((of(StatusCode::OK), of(StatusCode::TOO_MANY_REQUESTS)), (10, 2990));
+    }
+}
+
+#[tokio::test]
+async fn a_key_over_its_limit_is_refused_without_a_call_until_the_window_ends() {
+    let mut server = RedisServer::start();
+    let limit = WindowLimitLayer::new(hours(store(&server.url()).await), 1, everybody(), OnStoreError::Allow);
+    let limit = limit.timeout(LIMIT);
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    let answer = async || site.clone().oneshot(request("/")).await.expect("it answers");
+    assert_eq!([answer().await.status(), answer().await.status()], [200, 429]);
+    let before = server.command_calls();
+    for _ in 0..20 {
+        let refused = answer().await;
+        assert_eq!(refused.status(), 429);
+        let told = told(refused.headers());
+        assert_half_an_hour(told[0].1.strip_prefix("\"default\";r=0;t=").expect("nothing is left"));
+        assert_half_an_hour(told[2].1);
+    }
+    assert_eq!(server.command_calls(), before);
+    server.kill();
+    assert_eq!(answer().await.status(), 429);
+}
+
+/// The number of writes that a server has refused for lack of replicas.
+fn refused_writes(server: &RedisServer) -> u64 {
+    let errors = server.command(&["INFO", "errorstats"]).text().expect("a text");
+    let count = errors.lines().find_map(|line| line.strip_prefix("errorstat_NOREPLICAS:count="));
+    count.map_or(0, |count| count.trim().parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lacks_its_replicas_delays_no_request_to_another_node() {
+    let cluster = tokio::task::block_in_place(RedisCluster::start);
+    let hours = hours(store(&cluster.url()).await);
+    let shards: Vec<_> = hours.shards().iter().collect();
+    let fails: Vec<_> =
+        shards.iter().map(|shard| cluster.owner_of(format!("{{access:{shard}}}")) == 0).collect();
+    let dimensions = |path: &str| Dimensions::new().text("path", path);
+    let key = LimitKey::from_fn(move |head| Some(dimensions(head.uri.path())));
+    let limit = WindowLimitLayer::new(hours.clone(), 1_000_000, key, OnStoreError::Allow).timeout(LIMIT);
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    let paths = (0..300).map(|n| format!("/{n}"));
+    let (failing, others): (Vec<_>, Vec<_>) = paths.partition(|path| {
+        let shard = hours.shard(&dimensions(path).scope("default"));
+        fails[shard.index()]
+    });
+    assert!(failing.len() > 50 && others.len() > 50, "{fails:?}");
+    let is_counted = async |path: &str| {
+        let response = site.clone().oneshot(request(path)).await.expect("it answers");
+        response.headers().contains_key("ratelimit")
+    };
+    for path in &others {
+        until("the client is connected", LIMIT, async || is_counted(path).await).await;
+    }
+
+    let node = cluster.node(0);
+    node.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    // A busy machine may answer none within the two seconds for which the client repeats what the node refuses.
+    let are_quick = async || {
+        let (mut requests, before) = (JoinSet::new(), refused_writes(node));
+        for path in failing.iter().cycle().take(200) {
+            let answer = site.clone().oneshot(request(path));
+            requests.spawn(async move { answer.await.expect("it answers").status() });
+        }
+        until("the node refuses", LIMIT, async || refused_writes(node) > before + 100).await;
+        for path in &others[..20] {
+            assert!(is_counted(path).await);
+        }
+        let are_quick = requests.try_join_next().is_none();
+        assert!(requests.join_all().await.iter().all(|status| *status == StatusCode::OK));
+        are_quick
+    };
+    until("others are answered while the node refuses", LIMIT, are_quick).await;
+}
+
+/// A store that panics, immediately or when it is awaited.
+#[derive(Clone, Debug)]
+struct Panicking {
+    is_immediate: bool,
+}
+
+impl WindowStore for Panicking {
+    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
+        assert!(!self.is_immediate, "a store of the application");
+        Box::pin(async { panic!("a store of the application") })
+    }
+
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.is_immediate
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_panics_is_treated_as_one_that_fails() {
+    for is_immediate in [true, false] {
+        for (on_error, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
+            let limit = WindowLimitLayer::new(hours(Panicking { is_immediate }), 1, everybody(), on_error);
+            let service =
+                limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+            let response = service.oneshot(Request::new(())).await.expect("it answers");
+            assert_eq!(response.status(), status);
+        }
+    }
+}
+
+/// A store with a clock of its own.
+#[derive(Clone, Debug)]
+struct Apart {
+    start: (Timestamp, Instant),
+    counts: Arc<Mutex<HashMap<Timestamp, u64>>>,
+}
+
+impl Apart {
+    fn now(&self) -> Timestamp {
+        let (start, since) = self.start;
+        start.plus(since.elapsed().as_secs())
+    }
+}
+
+impl WindowStore for Apart {
+    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+        Box::pin(async move {
+            let now = self.now();
+            if !addition.key.open.contains(&now) {
+                return Err(Error::new(ErrorKind::WindowClosed { now }));
+            }
+            let mut counts = self.counts.lock().expect("no panic");
+            let count = counts.entry(addition.key.start).or_default();
+            let is_added = *count + addition.amount <= limit;
+            *count += if is_added { addition.amount } else { 0 };
+            Ok(Acquired { is_added, count: *count, now })
+        })
+    }
+
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+        unreachable!("a limit adds within a limit")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_with_the_window_by_the_clock_of_the_store() {
+    let process = Timestamp::now();
+    for (now, left) in [(process.plus(600), 5), (process.minus(600), 5), (process.minus(600), 605)] {
+        let store = Apart { start: (now, Instant::now()), counts: Arc::default() };
+        let offset = u32::try_from(now.plus(left).as_unix() % 3600).expect("less than an hour");
+        let hours = WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"));
+        let limit = WindowLimitLayer::new(hours, 1, everybody(), OnStoreError::Deny);
+        let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+        let answer = async || service.clone().oneshot(Request::new(())).await.expect("it answers");
+        assert_eq!(answer().await.status(), 200);
+        for _ in 0..2 {
+            let refused = answer().await;
+            assert_eq!(refused.status(), 429);
+            assert_eq!(refused.headers()["retry-after"], left.to_string());
+        }
+        advance(Duration::from_secs(left)).await;
+        assert_eq!(answer().await.status(), 200, "the next window has begun");
+    }
+}

@@ -1,0 +1,151 @@
+//! Two batches under one writer and sequence never pass for each other.
+
+use counter_core::stores::{Shard, WriterId};
+use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
+use counter_core::{RedisStore, Store};
+use tests::RedisServer;
+
+use super::{T, batch, cell, cut_by};
+use crate::random::Random;
+use crate::stores;
+use crate::support::name;
+
+stores::on! {
+    [memory redis redis_without_scripts sqlite postgres mariadb]
+    {
+        a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store
+    }
+}
+
+/// One of two processes that cut batches of the same writer: the second one found a copy of the spool of the first.
+#[derive(Debug)]
+struct Cutter {
+    writer: WriterId,
+    incarnation: u64,
+    /// The last batch that was acknowledged.
+    last: u64,
+    is_refused: bool,
+}
+
+impl Cutter {
+    fn of(writer: WriterId, incarnation: u64, last: u64) -> Self {
+        Self { writer, incarnation, last, is_refused: false }
+    }
+
+    /// Returns the batch with this sequence, whose contents no other batch has.
+    fn cut(&self, sequence: u64) -> Batch {
+        let cells = vec![cell(&self.counter(sequence), T, 1, 1)];
+        cut_by(self.incarnation, batch(self.writer, sequence, cells))
+    }
+
+    fn counter(&self, sequence: u64) -> String {
+        format!("{}/{}/{sequence}", self.writer, self.incarnation)
+    }
+}
+
+async fn lifetime(store: &impl Store, counter: &str) -> u64 {
+    let lifetimes = store.lifetimes(&[name(counter)]).await.expect("the store is there");
+    lifetimes.into_iter().next().expect("an answer").expect("readable")
+}
+
+async fn apply(store: &impl Store, batch: &Batch) -> ApplyOutcome {
+    store.apply(batch).await.expect("the store is there")
+}
+
+async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store: impl Store + Clone) {
+    let seed = Random::seed();
+    let mut random = Random::new(seed);
+    for _ in 0..6 {
+        let writer = WriterId::random();
+        let mut cutters = vec![Cutter::of(writer, 1, 0)];
+        // The batches that were sent, by cutter and sequence, and whether one of the attempts was acknowledged.
+        let mut sent: Vec<(usize, u64, bool)> = Vec::new();
+        for step in 0..20 {
+            if step == 5 {
+                let last = random.among(0..cutters[0].last + 1);
+                cutters.push(Cutter::of(writer, 2, last));
+            }
+            let who = usize::try_from(random.among(0..cutters.len() as u64)).expect("one of two");
+            let is_late = !sent.is_empty() && random.among(0..3) == 0;
+            let at = match is_late {
+                true => usize::try_from(random.among(0..sent.len() as u64)).expect("one that was sent"),
+                false if cutters[who].is_refused => continue,
+                false => {
+                    let next = (who, cutters[who].last + 1);
+                    let known = sent.iter().position(|(who, sequence, _)| (*who, *sequence) == next);
+                    known.unwrap_or_else(|| {
+                        sent.push((next.0, next.1, false));
+                        sent.len() - 1
+                    })
+                }
+            };
+            let (who, sequence, was_acknowledged) = sent[at];
+            let outcome = apply(&store, &cutters[who].cut(sequence)).await;
+            let is_acknowledged = matches!(outcome, ApplyOutcome::Applied(_));
+            let cutter = &mut cutters[who];
+            let count = lifetime(&store, &cutter.counter(sequence)).await;
+            let expected = u64::from(is_acknowledged || was_acknowledged);
+            assert_eq!(count, expected, "seed {seed}: {cutter:?}, batch {sequence}: {outcome:?}");
+            sent[at].2 |= is_acknowledged;
+            // The answer to every fourth batch is lost.
+            if sequence == cutter.last + 1 && random.among(0..4) > 0 {
+                cutter.last += u64::from(is_acknowledged);
+                cutter.is_refused |= matches!(outcome, ApplyOutcome::Conflict { .. });
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_in_conflict_is_not_acknowledged_after_the_fence_was_evicted() {
+    evict_in_a_conflict(stores::redis().await).await;
+    evict_in_a_conflict(stores::redis_without_scripts().await).await;
+}
+
+async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
+    let evict = || {
+        for fence in server.strings(&["KEYS", "access:fence:*"]) {
+            server.command(&["DEL", &fence]);
+        }
+    };
+    let writer = WriterId::random();
+    let [one, other] = [1, 2].map(|incarnation| Cutter::of(writer, incarnation, 1));
+    let counts = async || {
+        let batches = [(&one, 1), (&other, 2), (&one, 2), (&other, 3)];
+        let mut counts = Vec::new();
+        for (cutter, sequence) in batches {
+            counts.push(lifetime(&store, &cutter.counter(sequence)).await);
+        }
+        counts
+    };
+    let opening = |cutter: &Cutter, sequence, witness: Option<Witness>| {
+        let empty = cut_by(cutter.incarnation, batch(writer, sequence, Vec::new()));
+        Batch { fence: Fence { after: 0, ..empty.fence }, witness, ..empty }
+    };
+    let is_applied = async |batch: &Batch| matches!(apply(&store, batch).await, ApplyOutcome::Applied(_));
+    assert!(is_applied(&one.cut(1)).await && is_applied(&other.cut(2)).await);
+    assert!(matches!(apply(&store, &one.cut(2)).await, ApplyOutcome::Conflict { .. }));
+
+    // No batch is applied or acknowledged without a fence.
+    evict();
+    for batch in [one.cut(2), other.cut(2), other.cut(3)] {
+        let found = StoredFence::default();
+        assert_eq!(apply(&store, &batch).await, ApplyOutcome::SequenceGap { found });
+    }
+    assert_eq!(counts().await, [1, 1, 0, 0]);
+
+    // The one whose batch is in the store creates the fence again: the other batch stays in conflict.
+    let witness = store.witness(Shard::default(), writer).await.expect("the store is there");
+    assert!(witness.as_ref().is_some_and(|witness| witness.listed), "{witness:?}");
+    assert!(is_applied(&opening(&other, 2, witness.clone())).await);
+    assert!(matches!(apply(&store, &one.cut(2)).await, ApplyOutcome::Conflict { .. }));
+    assert!(is_applied(&other.cut(3)).await);
+    assert_eq!(counts().await, [1, 1, 0, 1]);
+
+    // The one whose batch is not in the store creates it: the batch is applied, and the other one stays as it is.
+    evict();
+    assert!(is_applied(&opening(&one, 1, witness)).await);
+    assert!(is_applied(&one.cut(2)).await);
+    assert!(matches!(apply(&store, &other.cut(2)).await, ApplyOutcome::Conflict { .. }));
+    assert_eq!(counts().await, [1, 1, 1, 1]);
+}
