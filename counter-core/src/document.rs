@@ -21,6 +21,7 @@
 //! ```
 
 mod store;
+mod version;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

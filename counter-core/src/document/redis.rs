@@ -7,6 +7,7 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join;
 
+use super::version::random;
 use super::{Document, DocumentStore};
 use crate::future::Answer;
 use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
@@ -44,7 +45,7 @@ impl RedisDocuments {
     async fn by_script(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
         let mut call = Call::new([key]);
         call.number(version);
-        call.number(version + 1);
+        call.number(random());
         call.push(content);
         let replaced: u64 = self.client.run(&self.replace, call).await?;
         Ok(replaced == 1)
@@ -62,7 +63,7 @@ impl RedisDocuments {
             let written = vec![
                 Value::from(key),
                 "version".into(),
-                (version + 1).to_string().into(),
+                random().to_string().into(),
                 "content".into(),
                 Bytes::copy_from_slice(content).into(),
             ];

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::version::random;
 use super::{Document, DocumentStore};
 use crate::future::Answer;
 use crate::sql::{Database, Failure, Value};
@@ -47,18 +48,18 @@ impl DocumentStore for SqlDocuments {
 
 async fn replace(database: &Database, name: &str, version: u64, content: &[u8]) -> Result<bool, Failure> {
     let version = i64::try_from(version).unwrap_or(i64::MAX);
+    let new = Value::Int(i64::try_from(random()).unwrap_or(i64::MAX));
     let (name, content) = (Value::Bytes(name.as_bytes()), Value::Bytes(content));
     let mut session = database.begin().await?;
     let changed = match version {
         0 => {
             let into = "access_documents (name, version, content)";
-            let insert = database.dialect().insert_new(into, "VALUES (?, 1, ?)");
-            session.execute(&insert, &[name, content]).await?
+            let insert = database.dialect().insert_new(into, "VALUES (?, ?, ?)");
+            session.execute(&insert, &[name, new, content]).await?
         }
         version => {
-            let update = "UPDATE access_documents SET version = version + 1, content = ? \
-                          WHERE name = ? AND version = ?";
-            session.execute(update, &[content, name, Value::Int(version)]).await?
+            let update = "UPDATE access_documents SET version = ?, content = ? WHERE name = ? AND version = ?";
+            session.execute(update, &[new, content, name, Value::Int(version)]).await?
         }
     };
     session.commit().await?;

@@ -14,7 +14,8 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// Fails when the store cannot be read.
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document>;
 
-    /// Replaces the document of this name if it still has this version; returns whether it had. The new version is one more.
+    /// Replaces the document of this name if it still has this version; returns whether it had. The new version is a random
+    /// number, so that it is never that of another content, not even after a failover that lost a replacement.
     ///
     /// # Errors
     /// Fails when the store cannot do it now, or when it is not known whether it was done: read it again.
@@ -25,7 +26,7 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Document {
-    /// The number of times that it was replaced.
+    /// A random number that every replacement changes; 0 without a document.
     pub version: u64,
     /// The content; empty before the first.
     pub content: Vec<u8>,

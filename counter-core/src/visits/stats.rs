@@ -521,6 +521,11 @@ impl Stats {
         self.tally.ledger()
     }
 
+    /// Returns the start of the oldest bucket of which this process holds hits that the store has not acknowledged.
+    pub(crate) fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.tally.held_since(now)
+    }
+
     /// Returns the state of this process's connection to the store.
     #[must_use]
     pub fn health(&self) -> Health {

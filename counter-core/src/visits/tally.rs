@@ -352,6 +352,14 @@ impl Tally {
         ledger
     }
 
+    /// Returns the start of the oldest bucket with hits that the store has not acknowledged.
+    pub(crate) fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let backlog = &mut *self.backlog();
+        self.fold_into(backlog, now);
+        let waiting = backlog.waiting.iter().filter_map(|waiting| waiting.pending.oldest());
+        waiting.chain(backlog.delivery.accounts().iter().filter_map(Account::sent_since)).min()
+    }
+
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
         let backlog = self.backlog();
         let (mut pending, mut pending_cells) = (0, 0);

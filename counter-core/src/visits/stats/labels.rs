@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use futures_util::future::{join, join_all, try_join, try_join_all};
 
-use super::{CounterPage, MAX_RANKED, NAMED, Ranking, Stats, buckets};
+use super::{CounterPage, MAX_RANKED, NAMED, PAGE, Ranking, Stats, buckets};
 use crate::time::Bucket;
 use crate::visits::Unreadable;
 use crate::visits::label::{MISSED, NONE, OTHER, hours};
@@ -124,11 +124,18 @@ impl Stats {
             "" => name(CounterName::LABELS),
             label => name(&format!("{}{label}{}", CounterName::LABELS, char::MAX)),
         };
-        let mut after = last(begin)?;
-        while labels.len() < LABELS {
-            let page = self.list(&precisions, Some(&after), 1, Timestamp::MIN).await?;
-            let first = page.counters.first().map(|(name, _)| name);
-            let Some((label, _)) = first.and_then(CounterName::label) else { break };
+        let (mut after, mut size) = (last(begin)?, 1);
+        for _ in 0..2 * LABELS {
+            let page = self.list(&precisions, Some(&after), size, Timestamp::MIN).await?;
+            let names = page.counters.iter().map(|(name, _)| name);
+            let names = names.take_while(|name| name.starts_with(CounterName::LABELS));
+            let Some((label, _)) = names.clone().find_map(CounterName::label) else {
+                // Names without a value, such as `label:x`, hide no label that follows.
+                let Some(name) = names.last().filter(|_| page.next.is_some()) else { break };
+                (after, size) = (name.clone(), PAGE);
+                continue;
+            };
+            size = 1;
             let with_colon = format!("{label}:");
             if end.is_some_and(|end| *with_colon > *end) {
                 break;
