@@ -207,7 +207,9 @@ impl Alerts {
                 let before = Shared::decode(&seen.content)?;
                 let mut shared = before.clone();
                 let changed = change(&mut shared, now);
-                if shared == before || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
+                if shared == before
+                    || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await?.is_some()
+                {
                     return Ok(changed);
                 }
                 sleep(backoff.next()).await;

@@ -1,8 +1,8 @@
-//! How far each process has brought its hits into the store, so that no bucket is judged before they are there.
+//! Progress of all processes: a bucket is judged when the store has the hits of every live process.
 //!
-//! After an outage, the first watch that reaches the store would find buckets without the hits that flushers are about to
-//! send. So each watch marks, in a document that all share, up to which instant the store has the hits of its process, and a
-//! bucket is judged when all live processes have passed its end. No wait is longer than [`MAX_WAIT`].
+//! After an outage, the first watch that reaches the store would judge buckets before the flushers have sent their hits. To
+//! prevent this, each watch writes a mark into a shared document: the instant up to which the store has all hits of its
+//! process. A bucket is judged when the marks of all live processes are past its end, or after [`MAX_WAIT`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +27,14 @@ struct Mark {
     until: u64,
 }
 
+/// The mark of one process, which is not in the store yet.
+#[derive(Debug)]
+pub(super) struct OwnMark {
+    holder: String,
+    mark: Mark,
+    now: Timestamp,
+}
+
 /// What one watch knows of the progress of all processes.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -36,9 +44,10 @@ pub(super) struct Progress {
     life: u64,
     /// The time of the last pass that reached the store.
     passed: Timestamp,
-    /// Set after a pass that failed: the processes that were live then may hold hits, although their marks are old.
+    /// The time of the last pass before the store was out of reach. Processes that were live then may still hold hits,
+    /// although their marks have expired.
     live_at: Option<Timestamp>,
-    /// The first of the passes in a row that waited for a process.
+    /// The time of the first pass that waited, if the last one did.
     waiting_since: Option<Timestamp>,
 }
 
@@ -52,7 +61,7 @@ pub(super) struct Closed {
 }
 
 /// The name of the document.
-const DOCUMENT: &str = "alert-progress";
+pub(super) const DOCUMENT: &str = "alert-progress";
 
 /// The longest wait for a process that holds hits, in seconds.
 pub(super) const MAX_WAIT: u64 = 60;
@@ -76,30 +85,20 @@ impl Progress {
         Self { holder, life, passed: Timestamp::MIN, live_at: None, waiting_since: None }
     }
 
-    /// Marks that the store has the hits of this process up to `complete`; returns which buckets can be judged, of those
-    /// that have ended by `end`.
+    /// Returns the mark of this process, whose hits are in the store up to `complete`, and the buckets that can be judged.
     ///
-    /// # Errors
-    /// Fails when the store fails.
-    pub(super) async fn mark(
+    /// Buckets that end after `end` are not judged in any case.
+    pub(super) fn mark(
         &mut self,
-        store: &dyn DocumentStore,
+        seen: &Document,
         complete: Timestamp,
         end: Timestamp,
         now: Timestamp,
-    ) -> Result<Closed, Error> {
-        let own = Mark { complete: complete.as_unix(), until: now.plus(self.life).as_unix() };
-        let (mut marks, mut backoff) = (Marks::new(), Backoff::new());
-        for _ in 0..ATTEMPTS {
-            let seen = store.read(DOCUMENT).await?;
-            marks = decode(&seen, now);
-            marks.insert(self.holder.clone(), own);
-            if store.replace(DOCUMENT, seen.version, &encode(&marks)).await? {
-                break;
-            }
-            sleep(backoff.next()).await;
-        }
-        Ok(self.closed(&marks, end, now))
+    ) -> (OwnMark, Closed) {
+        let mark = Mark { complete: complete.as_unix(), until: now.plus(self.life).as_unix() };
+        let own = OwnMark { holder: self.holder.clone(), mark, now };
+        let closed = self.closed(&own.among(seen), end, now);
+        (own, closed)
     }
 
     /// Removes the mark of this process, which ends.
@@ -107,7 +106,7 @@ impl Progress {
         let seen = store.read(DOCUMENT).await?;
         let mut marks = decode(&seen, self.passed);
         if marks.remove(&self.holder).is_some() {
-            // If another process was first, the mark ends by itself.
+            // If another process has just replaced the document, the mark expires by itself.
             store.replace(DOCUMENT, seen.version, &encode(&marks)).await?;
         }
         Ok(())
@@ -137,10 +136,35 @@ impl Progress {
     }
 }
 
-/// Returns the marks of a document, as far as they are of interest. Marks that cannot be read delay nothing.
+impl OwnMark {
+    /// Returns all marks, with this one.
+    fn among(&self, seen: &Document) -> Marks {
+        let mut marks = decode(seen, self.now);
+        marks.insert(self.holder.clone(), self.mark);
+        marks
+    }
+
+    /// Writes the mark into the document. After several conflicts with other processes, the next pass tries again.
+    ///
+    /// # Errors
+    /// Fails when the store fails.
+    pub(super) async fn write(self, store: &dyn DocumentStore, mut seen: Document) -> Result<(), Error> {
+        let mut backoff = Backoff::new();
+        for _ in 0..ATTEMPTS {
+            if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_some() {
+                break;
+            }
+            sleep(backoff.next()).await;
+            seen = store.read(DOCUMENT).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a document, without the marks of ended processes. A document that cannot be read has no marks.
 fn decode(document: &Document, now: Timestamp) -> Marks {
     let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
-    // A mark that lasts longer was made by a clock that was ahead.
+    // A mark that expires later was written by a store whose clock was ahead.
     let kept = now.minus(REMOVED_AFTER).as_unix()..now.plus(AHEAD).as_unix();
     marks.retain(|_, mark| kept.contains(&mark.until));
     while marks.len() >= MAX_MARKS {

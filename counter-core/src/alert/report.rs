@@ -64,10 +64,10 @@ pub struct Row {
     pub hits: Change,
 }
 
-/// The pages that are told to have grown or fallen.
+/// The number of pages that a report lists as risen, and as fallen.
 const CHANGED: usize = 5;
 
-/// The keys and parts that a report names as unreadable.
+/// The number of keys and parts that a report names as unreadable.
 const MAX_UNREAD: usize = 100;
 
 impl Report {
@@ -92,7 +92,8 @@ impl Report {
 
         let mut requested = vec![schedule.site.clone()];
         requested.extend(schedule.shares.iter().flat_map(|(_, counters)| counters).cloned());
-        let totals: HashMap<_, _> = totals(stats, &requested, period, &mut unread).await?.into_iter().collect();
+        let totals: HashMap<_, _> =
+            totals(stats, &requested, period, &mut unread).await?.into_iter().collect();
         let of = |name: &CounterName| totals.get(name).copied();
         let hits = of(&schedule.site);
         let has_before = hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
@@ -146,7 +147,7 @@ impl Report {
 struct Unread(Vec<String>);
 
 impl Unread {
-    /// Returns what was read of a part; notes it if it cannot be read.
+    /// Returns a part, or `None` if it cannot be read, which is noted.
     ///
     /// # Errors
     /// Fails when the store cannot be reached, since the part can be read later.

@@ -296,7 +296,8 @@ mod tests {
         for (place, offset) in [("Santiago", -4), ("the Azores", -1), ("Havana", -5)] {
             let midnight = 20_702 * DAY;
             let change = Timestamp::from_unix(midnight.saturating_add_signed(-offset * 3600));
-            let hours = move |at| i32::try_from(if at < change { offset } else { offset + 1 }).expect("small");
+            let hours =
+                move |at| i32::try_from(if at < change { offset } else { offset + 1 }).expect("small");
             let site = schedule(ReportSchedule::daily).local_time(move |at| 3600 * hours(at));
             assert_eq!(site.start(20_702), change, "{place}");
             assert_eq!(site.start(20_703), change.plus(23 * 3600), "{place}");
@@ -314,7 +315,12 @@ mod tests {
         for (place, of, offset, title) in [
             ("Berlin", weekly, 3600, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
             ("Tokyo", weekly, 32_400, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
-            ("New York", weekly, -18_000, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            (
+                "New York",
+                weekly,
+                -18_000,
+                "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)",
+            ),
             ("London", weekly, 0, "the week from 2026-11-16"),
             ("Berlin", daily, 3600, "2026-11-23"),
             ("Delhi", daily, 19_800, "2026-11-23 (2026-11-22 19:00 to 2026-11-23 19:00 UTC)"),

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::future::{join, try_join};
 use tokio::time::{sleep, timeout};
 
 use super::condition::Condition;
@@ -11,7 +12,7 @@ use super::delivery::{Deliver, delivered};
 use super::due::Due;
 use super::expectation::Expectations;
 use super::judge::Values;
-use super::progress::{Closed, Progress};
+use super::progress::{self, Closed, Progress};
 use super::report::Report;
 use super::rule::AlertRule;
 use super::schedule::ReportSchedule;
@@ -45,6 +46,16 @@ pub struct Watch {
     own: Arc<Mutex<Shared>>,
     expectations: Expectations,
     progress: Progress,
+    /// What all watches share, as it was read last.
+    known: Option<Seen>,
+}
+
+/// What all watches shared at one instant.
+#[derive(Clone)]
+struct Seen {
+    version: u64,
+    now: Option<Timestamp>,
+    shared: Arc<Shared>,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -89,6 +100,7 @@ impl Watch {
             expectations: Expectations::new(holidays),
             progress: Progress::new(holder.clone(), interval),
             holder,
+            known: None,
         }
     }
 
@@ -118,43 +130,65 @@ impl Watch {
     }
 
     async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
-        let mut seen = self.store.read(DOCUMENT).await;
+        let store = Arc::clone(&self.store);
+        // In one exchange.
+        let (mut seen, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
         if let Ok(seen) = &seen {
-            self.take_silences(seen, now);
+            self.take_silences(&seen.shared, now);
         }
         let mut checked = self.check_process(now).await;
         if checked != Checked::default() {
             // That took a while.
-            seen = self.store.read(DOCUMENT).await;
+            seen = self.read().await;
         }
-        let seen = seen?;
+        let (seen, marks) = (seen?, marks?);
         let (now, held_for) = (seen.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
         let end = now.minus(self.lateness.as_secs());
-        let closed = self.progress.mark(&*self.store, now.minus(held_for), end, now).await?;
-        let before = Shared::decode(&seen.content)?;
-        let mut shared = before.clone();
+        let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now);
+        let mut shared = Shared::clone(&seen.shared);
         shared.end_silences(now);
-        let judged = self.judge(&mut shared, closed, now).await?;
+        let judged = self.judge(&mut shared, closed, now);
+        let (judged, ()) = try_join(judged, mark.write(&*store, marks)).await?;
         // A report waits for hits as well.
         self.report(&mut shared, closed.end.plus(self.lateness.as_secs())).await;
         let claimed = shared.claim(&self.holder, now);
-        if shared == before {
+        if shared == *seen.shared {
             return Ok(checked);
         }
-        if !self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
+        let Some(version) = store.replace(DOCUMENT, seen.version, &shared.encode()).await? else {
             // Another watch was first, and has what there was to do.
             return Ok(checked);
-        }
+        };
         checked.judged = judged;
         if claimed.is_empty() {
+            self.known = Some(Seen { version, now: None, shared: Arc::new(shared) });
             return Ok(checked);
         }
         let arrived = delivered(&*self.deliver, &claimed).await;
         checked.count(&claimed, &arrived);
-        // The document as this watch has written it, or as another one has replaced it since.
-        let alerts = self.alerts();
-        alerts.change(|shared, _| shared.settle(&self.holder, &arrived, now)).await?;
+        shared.settle(&self.holder, &arrived, now);
+        match store.replace(DOCUMENT, version, &shared.encode()).await? {
+            Some(version) => self.known = Some(Seen { version, now: None, shared: Arc::new(shared) }),
+            // Another watch has replaced it since.
+            None => self.alerts().change(|shared, _| shared.settle(&self.holder, &arrived, now)).await?,
+        }
         Ok(checked)
+    }
+
+    /// Reads what all watches share: with a thousand rules it is large, so it is read only if it has changed.
+    async fn read(&mut self) -> Result<Seen, Error> {
+        let read = match &self.known {
+            Some(known) => self.store.read_newer(DOCUMENT, known.version),
+            None => self.store.read(DOCUMENT),
+        };
+        let Document { version, content, now } = read.await?;
+        let shared = match &self.known {
+            Some(known) if known.version == version => Arc::clone(&known.shared),
+            _ => Arc::new(Shared::decode(&content)?),
+        };
+        let seen = Seen { version, now, shared };
+        self.known = Some(seen.clone());
+        Ok(seen)
     }
 
     /// Makes a pass at every interval until `shutdown` completes.
@@ -218,12 +252,7 @@ impl Watch {
     }
 
     /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
-    fn take_silences(&self, seen: &Document, now: Timestamp) {
-        if self.rules.iter().all(|rule| rule.local().is_none()) {
-            return;
-        }
-        // What cannot be read is told of when the rest is needed.
-        let Ok(shared) = Shared::decode(&seen.content) else { return };
+    fn take_silences(&self, shared: &Shared, now: Timestamp) {
         let mut own = self.own();
         for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
             let silenced = shared.rules.get(&rule.name).and_then(|state| state.silenced);
@@ -255,7 +284,8 @@ impl Watch {
         shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
         expectations.complete = closed.complete;
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
-        let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), closed.end)).collect();
+        let mut due: Vec<_> =
+            rules.values().filter_map(|rule| Due::of(rule, state(rule), closed.end)).collect();
         expectations.begin(&self.stats, &due).await?;
         due.retain(|due| expectations.has_begun(due.rule));
         let values = Values::read(&self.stats, &due, expectations).await?;

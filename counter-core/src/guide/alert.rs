@@ -121,6 +121,11 @@
 //! given, once over all instances: hits, visitors, shares, pages, labels, what rose and fell, and which alerts there were. It
 //! is a message like others: text for a chat, an object for programs, and [`html`](crate::alert::Report::html) for a mail.
 //! A report that no process made in time is made late, of the last day or week alone.
+//!
+//! A key or a label that cannot be read costs that part alone: the report leaves it out and names it in
+//! [`unread`](crate::alert::Report::unread). Only a store that cannot be reached delays a report; it is tried again after five
+//! minutes. If no precision has buckets that begin with the days of the site, as days of UTC for a week in Tokyo, the report
+//! reads the nearest ones, and its title says from when to when.
 
 #[cfg(doc)]
 use crate::alert::{AlertRule, Alerts, Watch};

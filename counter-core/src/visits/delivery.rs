@@ -1,8 +1,8 @@
 use tokio::time::Instant;
 
+use crate::Timestamp;
 use crate::shard::{Shard, Shards};
 use crate::visits::pending::Chunk;
-use crate::Timestamp;
 use crate::visits::{Batch, Cell, Hits, Part, Remark};
 
 /// The account of the hits that have left the tally: on their way to a shard of the store, or settled.

@@ -92,6 +92,21 @@ impl Recorder {
         self.tally.find(name)
     }
 
+    /// Returns how many more [counters](Self::counter) there may be.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let recorder = Counters::builder(MemoryStore::new()).max_counters(3).build()?.recorder();
+    /// _ = recorder.counter("signups");
+    /// assert_eq!(recorder.free_counters(), 2);
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn free_counters(&self) -> usize {
+        self.tally.free_counters()
+    }
+
     /// Returns the values of the label of this name, adding it if it is new: see [`LabelValues`].
     ///
     /// # Errors

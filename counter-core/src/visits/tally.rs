@@ -189,6 +189,11 @@ impl Tally {
         self.labels.give_up();
     }
 
+    /// Returns how many counters can still be added.
+    pub(crate) fn free_counters(&self) -> usize {
+        self.registry.free()
+    }
+
     #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.registry.find(name)

@@ -126,7 +126,8 @@ async fn a_report_has_what_can_be_read_and_names_the_rest() {
     }
     record(&counters, today.minus(2 * DAY), &[("label:device:phone", 5)]);
     counters.flush().await.expect("the store is there");
-    let keys = ["status:5xx", "/about", "label:device:phone"].map(|name| format!("access:count:86400:{name}"));
+    let keys =
+        ["status:5xx", "/about", "label:device:phone"].map(|name| format!("access:count:86400:{name}"));
     for key in &keys {
         server.command(&["SET", key, "no hash"]);
     }

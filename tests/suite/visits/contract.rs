@@ -549,10 +549,18 @@ async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + 
 async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Store + Clone) {
     let [gone, old, value] = ["label:a:gone", "label:a:old", "label:a:value"];
     // The hits of the old one are expired: no precision is as coarse.
-    let cells = vec![cell(gone, T, 1, 5), cell(old, 0, 100_000, 9), cell(value, T, 1, 5), cell(value, T + 86_400, 1, 7)];
+    let cells = vec![
+        cell(gone, T, 1, 5),
+        cell(old, 0, 100_000, 9),
+        cell(value, T, 1, 5),
+        cell(value, T + 86_400, 1, 7),
+    ];
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     let sweep = async || {
-        assert_eq!(store.adopt(Shard::default(), None, &Grid::default().counts).await.expect("readable"), None);
+        assert_eq!(
+            store.adopt(Shard::default(), None, &Grid::default().counts).await.expect("readable"),
+            None
+        );
     };
     sweep().await;
     // The days of the value remain.

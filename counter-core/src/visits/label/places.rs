@@ -16,9 +16,9 @@ use crate::{CounterName, Precision, Timestamp};
 /// share of all hits: 1 in as many as there are places. Until then it counts under `(other)`, and a sketch of frequent
 /// items bounds its hits there.
 ///
-/// A busy site would need no more than the share. On a site with 2,000 hits in two hours or fewer, every made-up value has
-/// that with its first hit, so the other two conditions make made-up values expensive, and the turnover of the places is
-/// limited: see [`TURNOVER`]. This bounds the number of names that a label leaves in the store.
+/// The share alone protects a busy site. On a site with fewer than 2,000 hits in two hours, every made-up value has this
+/// share with its first hit. Therefore a value also needs a minimum number of hits, and the turnover of places is limited:
+/// see [`TURNOVER`]. This bounds the number of names of a label in the store.
 #[derive(Debug)]
 pub(super) struct Places {
     /// The number of the label, from 1.
@@ -48,7 +48,7 @@ pub(super) struct Places {
     is_crowded: bool,
     /// No value with a place has had fewer hits than this in this hour and the last.
     fewest: u64,
-    /// What is left for replacements, of which each takes [`TURNOVER`]: a second adds the number of places.
+    /// Credit for replacements: each costs [`TURNOVER`], and every second adds the number of places.
     credit: u64,
     /// The sum of all hits, and of those that were not taken yet.
     pub(super) recorded: u64,
@@ -89,8 +89,8 @@ const MARGIN: u64 = 2;
 
 /// The seconds in which every place can pass to another value once: 125 hours, so 16 of 2,000 places in an hour.
 ///
-/// A quarter of the places may pass at once if none did before. With 2,000 places and days that are kept for 120 days,
-/// a process leaves at most 2,000 + 500 + 120 · 24 · 16 = 48,580 names of a label.
+/// After a quiet time, a quarter of the places may pass immediately. With 2,000 places, a process creates at most 2,000 +
+/// 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, for which the store keeps days by default.
 const TURNOVER: u64 = 450_000;
 
 /// The number of counts at which the thread that closed the last one folds them.

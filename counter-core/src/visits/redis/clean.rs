@@ -20,14 +20,8 @@ pub(super) async fn clean(
     kept: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
-    let mut call = Call::new([
-        &keys.known,
-        &keys.due,
-        &keys.scratch,
-        &keys.sources,
-        &keys.sources_due,
-        &keys.total,
-    ]);
+    let mut call =
+        Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due, &keys.total]);
     call.number(now);
     call.number(BUDGET);
     call.push(keys.counts());

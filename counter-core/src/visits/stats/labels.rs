@@ -175,9 +175,9 @@ impl Stats {
     /// # }
     /// ```
     ///
-    /// A read covers 50,000 values, or as many as have 10,000,000 buckets together. If the label has more values with
-    /// hits since the start of the range, those with the largest lifetimes are read as well, up to the same number, and
-    /// [`is_partial`](LabelRanking::is_partial) is set if any value is left out. A read lists 200,000 values at most.
+    /// A read covers the first 50,000 values by name, or fewer if their buckets exceed 10,000,000. If the label has more
+    /// values with hits since the start of the range, it also covers those with the largest lifetimes, up to the same number.
+    /// If it leaves any value out, [`is_partial`](LabelRanking::is_partial) is set. It lists at most 200,000 values.
     ///
     /// # Errors
     /// Fails when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the store
@@ -241,9 +241,10 @@ impl Stats {
         Ok(values)
     }
 
-    /// Adds names to those with the largest lifetimes, of which `most` are kept; returns whether any was left out.
+    /// Adds names and keeps the `most` with the largest lifetimes; returns whether it dropped any.
     ///
-    /// A lifetime is at least the count in any range, so what is left out had fewer hits than the lifetime of each kept one.
+    /// A lifetime is an upper bound for the hits in any range, so a dropped name has at most as many hits as the smallest
+    /// lifetime that is kept.
     async fn keep_largest(
         &self,
         kept: &mut Vec<(u64, CounterName)>,
@@ -297,8 +298,15 @@ impl Stats {
 impl LabelRanking {
     fn of(values: RankedValues, missed: u64, limit: usize) -> Self {
         let RankedValues { ranking: Ranking { counters, mut unreadable }, is_partial } = values;
-        let mut all =
-            Self { values: Vec::new(), none: 0, other: 0, missed, total: 0, is_partial, unreadable: Vec::new() };
+        let mut all = Self {
+            values: Vec::new(),
+            none: 0,
+            other: 0,
+            missed,
+            total: 0,
+            is_partial,
+            unreadable: Vec::new(),
+        };
         unreadable.truncate(NAMED);
         all.unreadable = unreadable;
         for (name, count) in counters {
