@@ -231,6 +231,19 @@ async fn a_slow_scan_of_a_small_site_for_three_weeks_leaves_few_names_and_exact_
 }
 
 #[tokio::test]
+async fn a_counter_that_is_no_value_hides_no_label_that_follows() {
+    let store = MemoryStore::new();
+    let mut site = Instance::over(store.clone());
+    for n in 0..1500 {
+        site.recorder.record_at(site.recorder.counter(&format!("label:a{n}")), None, yesterday(), ONE);
+    }
+    site.count(Some("a.example"), yesterday());
+    site.flush().await;
+    let stranger = Counters::builder(store).build().expect("the defaults are fine");
+    assert_eq!(stranger.stats().labels().await.expect("readable"), ["referrer"]);
+}
+
+#[tokio::test]
 async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
     let store = MemoryStore::new();
     let mut counters = Counters::builder(store).max_counters(102_000).build().expect("a good number");
