@@ -59,6 +59,7 @@ mod needed;
 mod expectation;
 mod judge;
 mod delivery;
+mod progress;
 mod alerts;
 mod settings;
 mod watch;

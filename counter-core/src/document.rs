@@ -13,14 +13,15 @@
 //! let store = MemoryStore::new();
 //! let seen = store.read("greeting").await?;
 //! assert_eq!((seen.version, &*seen.content), (0, &b""[..]));
-//! assert!(store.replace("greeting", seen.version, b"hello").await?);
-//! assert!(!store.replace("greeting", seen.version, b"too late").await?);
+//! assert!(store.replace("greeting", seen.version, b"hello").await?.is_some());
+//! assert!(store.replace("greeting", seen.version, b"too late").await?.is_none());
 //! assert_eq!(store.read("greeting").await?.content, b"hello");
 //! # Ok(())
 //! # }
 //! ```
 
 mod store;
+mod version;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -19,6 +19,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use crate::Outcome;
 #[cfg(feature = "log")]
 use crate::log::{Decision, Headers, Line, LogCounter, Malformed, Piece};
+use crate::reserved::is_reserved;
 
 /// A record that another program made of something that counts.
 ///
@@ -56,7 +57,8 @@ pub enum Record<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterRecord<'a> {
-    /// The name of the counter, in `counter`.
+    /// The name of the counter, in `counter`: none that the layer counts under itself, such as `hits`, `status:2xx` and
+    /// `label:device:tv`.
     pub counter: Cow<'a, str>,
     /// The instant, in `at` as Unix seconds.
     pub at: Timestamp,
@@ -205,6 +207,9 @@ impl<'de> Deserialize<'de> for Record<'de> {
         // A clock that went back, or a size of -1: the request counts.
         let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
         match (fields.counter, fields.path) {
+            (Some(counter), None) if is_reserved(&counter) => {
+                Err(D::Error::custom("the layer keeps the name of the counter for itself"))
+            }
             (Some(counter), None) => {
                 let count = fields.n.unwrap_or(NonZeroU32::MIN);
                 Ok(Self::Counter(CounterRecord { counter, at, count, visitor: fields.visitor }))
@@ -252,6 +257,8 @@ mod tests {
             r#"{"counter":"a","at":1,"n":4294967296}"#,
             r#"{"counter":"a","at":1,"at":2}"#,
             r#"{"counter":"a","path":"/","at":1}"#,
+            r#"{"counter":"hits","at":1}"#,
+            r#"{"counter":"label:referrer:example.com","at":1}"#,
             r#"{"path":"/","at":1,"address":"nowhere"}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_err(), "{record}");

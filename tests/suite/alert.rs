@@ -3,6 +3,7 @@
 mod inbox;
 mod alerts;
 mod watch;
+mod outage;
 mod process;
 mod report;
 mod webhook;

@@ -3,11 +3,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::history::HISTORY;
 use super::rule::AlertRule;
 use super::shared::{ATTEMPTS, DOCUMENT, Shared};
 use super::state::{Decision, RuleState, SILENCE};
 use super::{Alert, AlertKind, Explanation, HistoryEntry, Severity, Unit};
+use crate::backoff::Backoff;
 use crate::document::DocumentStore;
 use crate::future::BoxFuture;
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
@@ -192,20 +195,24 @@ impl Alerts {
     }
 
     /// Changes what is shared, and again where another process was first.
-    fn change<'a, T: Send + 'a>(
+    pub(super) fn change<'a, T: Send + 'a>(
         &'a self,
         change: impl Fn(&mut Shared, Timestamp) -> T + Send + Sync + 'a,
     ) -> BoxFuture<'a, Result<T, Error>> {
         Box::pin(async move {
+            let mut backoff = Backoff::new();
             for _ in 0..ATTEMPTS {
                 let seen = self.store.read(DOCUMENT).await?;
                 let now = seen.now.unwrap_or_else(Timestamp::now);
                 let before = Shared::decode(&seen.content)?;
                 let mut shared = before.clone();
                 let changed = change(&mut shared, now);
-                if shared == before || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
+                if shared == before
+                    || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await?.is_some()
+                {
                     return Ok(changed);
                 }
+                sleep(backoff.next()).await;
             }
             Err(Error::new(ErrorKind::Unavailable)
                 .caused_by("other processes change the alerts all the while"))

@@ -41,6 +41,7 @@ impl WatchBuilder {
             reports: Vec::new(),
             deliver: Arc::new(deliver),
             interval: Duration::from_secs(10),
+            lateness: Watch::LATENESS,
             holidays: Vec::new(),
         };
         Self { settings }
@@ -80,6 +81,13 @@ impl WatchBuilder {
     /// Makes a pass so often, at least once a second. Default: 10 s.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.settings.interval = interval.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Judges a bucket this long after its end: the time that hits of processes without a watch may take to the store, at
+    /// least the interval of their flushers. Default: [15 s](Watch::LATENESS).
+    pub fn lateness(mut self, lateness: Duration) -> Self {
+        self.settings.lateness = lateness;
         self
     }
 

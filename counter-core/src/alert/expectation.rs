@@ -21,11 +21,13 @@ use crate::{CounterName, Error, Precision, Sample, Timestamp};
 type Key = (Precision, CounterName, u64);
 
 /// The detectors of a watch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Expectations {
     detectors: BTreeMap<Key, Watched>,
     /// The times that are not compared with others.
     holidays: Vec<Range<Timestamp>>,
+    /// The instant up to which the store has all hits: a later bucket neither trains a detector nor is judged by it.
+    pub(crate) complete: Timestamp,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl AlertRule {
 
 impl Expectations {
     pub(crate) fn new(holidays: Vec<Range<Timestamp>>) -> Self {
-        Self { holidays, ..Self::default() }
+        Self { detectors: BTreeMap::new(), holidays, complete: Timestamp::MAX }
     }
 
     /// Creates the detectors that rules do not have yet, for a part of them.
@@ -138,7 +140,7 @@ impl Expectations {
         if detectors.peek().is_none() {
             return;
         }
-        let samples: Vec<_> = known(&self.holidays, series).collect();
+        let samples: Vec<_> = known(&self.holidays, self.complete, series).collect();
         for (_, watched) in detectors {
             watched.learn(&samples);
         }
@@ -169,7 +171,7 @@ impl Expectations {
             let read =
                 if range.is_empty() { Vec::new() } else { stats.series_many(&names, hours, range).await? };
             for (watched, series) in begun.iter_mut().zip(read) {
-                for hour in known(&self.holidays, &series) {
+                for hour in known(&self.holidays, self.complete, &series) {
                     watched.is_new &= hour.count == 0;
                     if !watched.is_new {
                         let mean = hour.count as f64 * width as f64 / f64::from(HOUR);
@@ -201,14 +203,20 @@ impl Watched {
     }
 }
 
-/// The buckets of a series that are known, and in no holiday.
-fn known(holidays: &[Range<Timestamp>], series: &Result<Series, Unreadable>) -> impl Iterator<Item = Sample> {
+/// The buckets of a series that are known and complete, and in no holiday.
+fn known(
+    holidays: &[Range<Timestamp>],
+    complete: Timestamp,
+    series: &Result<Series, Unreadable>,
+) -> impl Iterator<Item = Sample> {
     let width = series.as_ref().map_or(0, |series| series.precision.as_seconds().into());
     let is_holiday = move |sample: &Sample| {
         let end = sample.start.plus(width);
         holidays.iter().any(|holiday| holiday.start < end && sample.start < holiday.end)
     };
-    series.iter().flat_map(Series::zero_filled).filter(move |sample| !is_holiday(sample))
+    let is_complete = move |sample: &Sample| sample.start.plus(width) <= complete;
+    let samples = series.iter().flat_map(Series::zero_filled);
+    samples.filter(move |sample| is_complete(sample) && !is_holiday(sample))
 }
 
 /// The oldest bucket that is kept at this instant.

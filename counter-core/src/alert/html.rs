@@ -27,7 +27,9 @@ impl Report {
              <body style=\"font-family:sans-serif;color:#222;background:#fff\">\n\
              <h1 style=\"font-size:1.3em\">{title}</h1>\n<table style=\"border-collapse:collapse\">\n"
         )?;
-        row(page, "hits", self.hits)?;
+        if let Some(hits) = self.hits {
+            row(page, "hits", hits)?;
+        }
         if let Some(visitors) = self.visitors {
             row(page, "visitors", visitors)?;
         }
@@ -50,9 +52,12 @@ impl Report {
             head(page, "Alerts")?;
         }
         for alert in &self.alerts {
-            let alert = alert.to_string();
-            writeln!(page, "<tr><td colspan=\"3\" style=\"{CELL}\">{}</td></tr>", Escaped(&alert))?;
+            text(page, &alert.to_string())?;
         }
+        if !self.unread.is_empty() {
+            head(page, "Not readable")?;
+        }
+        self.unread.iter().try_for_each(|what| text(page, what))?;
         page.write_str("</table>\n</body>\n</html>\n")
     }
 }
@@ -70,6 +75,10 @@ fn row(page: &mut String, name: &str, hits: Change) -> fmt::Result {
         hits.now,
         Percent(hits)
     )
+}
+
+fn text(page: &mut String, text: &str) -> fmt::Result {
+    writeln!(page, "<tr><td colspan=\"3\" style=\"{CELL}\">{}</td></tr>", Escaped(text))
 }
 
 /// A text in which nothing is markup.

@@ -10,7 +10,7 @@ use super::rule::AlertRule;
 use super::state::RuleState;
 use super::verdict::Verdict;
 use crate::visits::{Distribution, LabelRanking, Measure, Series, Stats, Unreadable};
-use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use crate::{CounterName, Error, Precision, Timestamp};
 
 /// The values of all buckets that are to be judged.
 #[derive(Debug, Default)]
@@ -72,12 +72,8 @@ impl<'a> Values<'a> {
             let precision = due.rule.precision;
             for start in due.starts() {
                 let bucket = start..start.plus(precision.as_seconds().into());
-                match stats.label(label, precision, bucket, *places).await {
-                    Ok(ranking) => _ = values.labels.insert((&**label, precision, start), ranking),
-                    // A label with more values than can be ranked is no verdict, and other rules go on.
-                    Err(error) if matches!(error.kind(), ErrorKind::TooManyCounters { .. }) => {}
-                    Err(error) => return Err(error),
-                }
+                let ranking = stats.label(label, precision, bucket, *places).await?;
+                values.labels.insert((&**label, precision, start), ranking);
             }
         }
         Ok(values)

@@ -1,13 +1,14 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::Alert;
 use super::schedule::{Period, ReportSchedule};
-use crate::visits::Stats;
-use crate::{CounterName, Error, ErrorKind, Timestamp};
+use crate::visits::{Stats, Unreadable};
+use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// A report on a day or a week: how many came, what they saw, and what changed.
 ///
@@ -23,8 +24,8 @@ pub struct Report {
     pub from: u64,
     /// The end of that time.
     pub to: u64,
-    /// The hits of the site.
-    pub hits: Change,
+    /// The hits of the site; `None` if they cannot be read.
+    pub hits: Option<Change>,
     /// The different visitors of the site, where they are kept; an estimate.
     pub visitors: Option<Change>,
     /// The shares of the site's hits.
@@ -39,6 +40,8 @@ pub struct Report {
     pub labels: Vec<(String, Vec<(String, u64)>)>,
     /// The alerts that were raised in that time.
     pub alerts: Vec<Alert>,
+    /// The keys and parts that could not be read, and are left out; 100 at most.
+    pub unread: Vec<String>,
 }
 
 /// A number of hits, and that of the time before, which was as long.
@@ -61,14 +64,17 @@ pub struct Row {
     pub hits: Change,
 }
 
-/// The pages that are told to have grown or fallen.
+/// The number of pages that a report lists as risen, and as fallen.
 const CHANGED: usize = 5;
 
+/// The number of keys and parts that a report names as unreadable.
+const MAX_UNREAD: usize = 100;
+
 impl Report {
-    /// Reads a report.
+    /// Reads a report. What cannot be read is left out and named in [`unread`](Self::unread).
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails when the store cannot be reached.
     pub(super) async fn read(
         stats: &Stats,
         schedule: &ReportSchedule,
@@ -76,27 +82,29 @@ impl Report {
         alerts: Vec<Alert>,
     ) -> Result<Self, Error> {
         let Period { range, before, kept, .. } = period;
-        let precision = kept.precision;
-        let ranked = stats.top(precision, range.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
-        let now = some_of(ranked)?;
-        let ranked = stats.top(precision, before.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
-        let earlier = some_of(ranked)?;
+        let (precision, mut unread) = (kept.precision, Unread::default());
+        let mut now = pages(stats, schedule, precision, range, &mut unread).await?;
+        let mut earlier = pages(stats, schedule, precision, before, &mut unread).await?;
+        // A page that is known in one of the times only has neither grown nor fallen.
+        for pages in [&mut now, &mut earlier] {
+            pages.retain(|(name, _)| !unread.has_counter(name));
+        }
 
-        let mut asked = vec![schedule.site.clone()];
-        asked.extend(schedule.shares.iter().flat_map(|(_, counters)| counters).cloned());
-        let totals = totals(stats, &asked, period).await?;
-        let of = |name: &CounterName| {
-            asked.iter().position(|asked| asked == name).map_or_else(Change::default, |place| totals[place])
-        };
+        let mut requested = vec![schedule.site.clone()];
+        requested.extend(schedule.shares.iter().flat_map(|(_, counters)| counters).cloned());
+        let totals: HashMap<_, _> =
+            totals(stats, &requested, period, &mut unread).await?.into_iter().collect();
+        let of = |name: &CounterName| totals.get(name).copied();
         let hits = of(&schedule.site);
-        let shares = schedule.shares.iter().map(|(name, counters)| {
-            let hits =
-                counters.iter().map(of).fold(Change { now: 0, before: hits.before.map(|_| 0) }, Change::and);
-            Row { name: name.clone(), hits }
+        let has_before = hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
+        let shares = schedule.shares.iter().filter_map(|(name, counters)| {
+            let nothing = Change { now: 0, before: has_before.then_some(0) };
+            let hits = counters.iter().try_fold(nothing, |sum, counter| Some(sum.and(of(counter)?)))?;
+            Some(Row { name: name.clone(), hits })
         });
         let shares = shares.collect();
 
-        let changes = changes(&now, &earlier, hits.before.is_some());
+        let changes = changes(&now, &earlier, has_before);
         let rows = |kept: &dyn Fn(&Row) -> bool| -> Vec<Row> {
             changes.iter().filter(|row| kept(row)).take(CHANGED).cloned().collect()
         };
@@ -105,50 +113,111 @@ impl Report {
         pages.sort_by_key(|row| Reverse(row.hits.now));
         pages.truncate(schedule.places.min(now.len()));
 
+        let rankings = stats.label_rankings(&[], precision, range.clone(), schedule.places).await;
         let mut labels = Vec::new();
-        for label in stats.labels().await? {
-            let ranking = stats.label(&label, precision, range.clone(), schedule.places).await?;
+        for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
+            let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
+            unread.keys(&ranking.unreadable);
+            if ranking.is_partial {
+                unread.note(format!("the rarest values of the label {label}"));
+            }
             labels.push((label, ranking.values));
         }
+        let visitors = visitors(stats, schedule, period).await;
         Ok(Self {
             id: format!("{}:{}", schedule.name(), range.end),
             title: schedule.title_of(period),
             from: range.start.as_unix(),
             to: range.end.as_unix(),
             hits,
-            visitors: visitors(stats, schedule, period).await?,
+            visitors: unread.part("visitors", visitors)?.flatten(),
             shares,
             pages,
             risen,
             fallen,
             labels,
             alerts,
+            unread: unread.0,
         })
     }
 }
 
-/// A ranking, which is empty where there are more counters than can be ranked.
-fn some_of(ranked: Result<crate::visits::Ranking, Error>) -> Result<Vec<(CounterName, u64)>, Error> {
-    match ranked {
-        Ok(ranking) => Ok(ranking.counters),
-        Err(error) if matches!(error.kind(), ErrorKind::TooManyCounters { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error),
+/// The parts of a report that could not be read.
+#[derive(Debug, Default)]
+struct Unread(Vec<String>);
+
+impl Unread {
+    /// Returns a part, or `None` if it cannot be read, which is noted.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be reached, since the part can be read later.
+    fn part<T>(&mut self, what: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        let error = match read {
+            Ok(read) => return Ok(Some(read)),
+            Err(error) if *error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => error,
+        };
+        self.note(match error.kind() {
+            ErrorKind::Malformed { key } => key.clone(),
+            _ => format!("{what}: {error}"),
+        });
+        Ok(None)
+    }
+
+    fn keys(&mut self, unreadable: &[Unreadable]) {
+        unreadable.iter().for_each(|unreadable| self.note(unreadable.key.clone()));
+    }
+
+    fn note(&mut self, what: String) {
+        if self.0.len() < MAX_UNREAD && !self.0.contains(&what) {
+            self.0.push(what);
+        }
+    }
+
+    /// Returns whether a key that could not be read is that of a counter.
+    fn has_counter(&self, name: &str) -> bool {
+        self.0.iter().any(|key| key.strip_suffix(name).is_some_and(|rest| rest.ends_with([':', ' '])))
     }
 }
 
-/// The hits of counters in a period, and in the one before.
-async fn totals(stats: &Stats, counters: &[CounterName], period: &Period) -> Result<Vec<Change>, Error> {
+/// The pages that can be read, with their hits in a range.
+async fn pages(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    precision: Precision,
+    range: &Range<Timestamp>,
+    unread: &mut Unread,
+) -> Result<Vec<(CounterName, u64)>, Error> {
+    let ranked = stats.top(precision, range.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
+    let ranking = unread.part("pages", ranked)?.unwrap_or_default();
+    unread.keys(&ranking.unreadable);
+    Ok(ranking.counters)
+}
+
+/// The hits of those counters that can be read, in a period and in the one before.
+async fn totals(
+    stats: &Stats,
+    counters: &[CounterName],
+    period: &Period,
+    unread: &mut Unread,
+) -> Result<Vec<(CounterName, Change)>, Error> {
     let range = period.before.start..period.range.end;
-    let series = stats.series_many(counters, period.kept.precision, range).await?;
-    let change = |series: Result<crate::Series, crate::visits::Unreadable>| {
-        let series = series?;
-        let sum = |range: &std::ops::Range<Timestamp>| {
-            series.samples.iter().filter(|of| range.contains(&of.start)).map(|of| of.count).sum()
+    let series = stats.series_many(counters, period.kept.precision, range).await;
+    let mut totals = Vec::new();
+    for (name, series) in counters.iter().zip(unread.part("hits", series)?.unwrap_or_default()) {
+        let Some(series) = unread.part(name, series.map_err(Error::from))? else { continue };
+        unread.keys(series.unreadable.as_slice());
+        let sum = |range: &Range<Timestamp>| {
+            let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
+            let samples = series.samples.iter().filter(|of| range.contains(&of.start));
+            let sum = samples.map(|of| of.count).fold(0, u64::saturating_add);
+            (!buckets.into_iter().any(|start| range.contains(start))).then_some(sum)
         };
-        let before: u64 = sum(&period.before);
-        Ok(Change { now: sum(&period.range), before: (before > 0).then_some(before) })
-    };
-    series.into_iter().map(change).collect()
+        if let Some(now) = sum(&period.range) {
+            totals.push((name.clone(), Change { now, before: sum(&period.before).filter(|sum| *sum > 0) }));
+        }
+    }
+    Ok(totals)
 }
 
 /// The pages of both times, those first whose hits changed most for their size.
@@ -175,12 +244,12 @@ async fn visitors(
     schedule: &ReportSchedule,
     period: &Period,
 ) -> Result<Option<Change>, Error> {
-    let fits = |range: &std::ops::Range<Timestamp>, precision: crate::Precision| {
+    let fits = |range: &Range<Timestamp>, precision: crate::Precision| {
         [range.start, range.end].iter().all(|at| precision.bucket(*at).start == *at)
     };
     let kept: Vec<_> = stats.grid().visitors.iter().collect();
     let oldest = |kept: &crate::time::Retention| kept.oldest(period.range.end);
-    let of = |range: &std::ops::Range<Timestamp>| {
+    let of = |range: &Range<Timestamp>| {
         let found = kept.iter().rev().find(|kept| fits(range, kept.precision) && oldest(kept) <= range.start);
         found.map(|kept| (kept.precision, range.clone()))
     };
@@ -238,7 +307,9 @@ impl fmt::Display for Report {
             let line = format!("{:>12}  {name}  {}", hits.now, Percent(hits));
             writeln!(f, "{}", line.trim_end())
         };
-        line(f, "hits", self.hits)?;
+        if let Some(hits) = self.hits {
+            line(f, "hits", hits)?;
+        }
         if let Some(visitors) = self.visitors {
             line(f, "visitors", visitors)?;
         }
@@ -260,6 +331,10 @@ impl fmt::Display for Report {
         if !self.alerts.is_empty() {
             writeln!(f, "\nalerts")?;
             self.alerts.iter().try_for_each(|alert| writeln!(f, "  {alert}"))?;
+        }
+        if !self.unread.is_empty() {
+            writeln!(f, "\nnot readable")?;
+            self.unread.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
         }
         Ok(())
     }

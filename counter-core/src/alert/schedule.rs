@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -5,7 +6,7 @@ use std::time::Duration;
 
 use super::rule::RuleError;
 use crate::time::{Grid, Retention};
-use crate::{CounterName, Timestamp};
+use crate::{CounterName, Precision, Timestamp};
 
 /// A report that is made of every day or week that is over, once over all instances.
 ///
@@ -92,8 +93,9 @@ impl ReportSchedule {
 
     /// Sets by how many seconds the clocks of the site are ahead of UTC at an instant. Default: not at all.
     ///
-    /// A day of the site is read exactly where a precision is kept whose buckets begin with it, for twice as long as the
-    /// report's time: hours for most time zones. Otherwise the report is about days of the store.
+    /// A day of the site is read exactly if a precision is kept whose buckets begin with it, for twice as long as the
+    /// report's time: hours for most time zones. Otherwise the report reads the buckets whose boundaries are the nearest, at
+    /// most 12 hours away, and its title says from when to when.
     pub fn local_time(mut self, offset: impl Fn(Timestamp) -> i32 + Send + Sync + 'static) -> Self {
         self.offset = Arc::new(offset);
         self
@@ -121,18 +123,22 @@ impl ReportSchedule {
     /// with.
     pub(super) fn period(&self, grid: &Grid, now: Timestamp) -> Option<Period> {
         let now = now.minus(self.after.as_secs());
-        let fits = |kept: &Retention, start: Timestamp| kept.precision.bucket(start).start == start;
-        let whole: Vec<_> = grid.counts.iter().filter(|kept| self.has_whole_days(*kept)).collect();
         let today = self.day(now);
         // Day 0 was a Thursday.
         let last = if self.days == 7 { today.checked_sub((today + 3) % 7)? } else { today };
         let first = last.checked_sub(self.days)?;
         let starts = [2 * self.days, self.days, 0].map(|ago| self.start(last.saturating_sub(ago)));
-        let exact = whole.iter().rev().find(|kept| starts.iter().all(|start| fits(kept, *start)));
-        let coarsest = whole.last()?;
-        let kept = exact.unwrap_or(coarsest);
-        let [before, start, end] = starts.map(|start| kept.precision.bucket(start).start);
-        Some(Period { range: start..end, before: before..start, kept: *kept, day: first })
+        let read = |kept: &Retention| starts.map(|start| nearest(kept.precision, start));
+        let distance = |kept: &Retention| {
+            let pairs = starts.into_iter().zip(read(kept));
+            pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
+        };
+        let whole = grid.counts.iter().filter(|kept| self.has_whole_days(*kept));
+        // Of several, the coarsest: it takes the fewest buckets.
+        let kept = whole.min_by_key(|kept| (distance(kept), Reverse(kept.precision)))?;
+        let [before, start, end] = read(&kept);
+        let is_exact = distance(&kept) == Some(0);
+        Some(Period { range: start..end, before: before..start, kept, day: first, is_exact })
     }
 
     /// Returns the number of the local day of an instant, from 1970-01-01 on.
@@ -140,19 +146,28 @@ impl ReportSchedule {
         at.as_unix().saturating_add_signed((self.offset)(at).into()) / DAY
     }
 
-    /// Returns the instant at which a local day begins.
+    /// Returns the first instant of a local day, which is not midnight where clocks skip midnight.
     fn start(&self, day: u64) -> Timestamp {
-        let of = |at: Timestamp| (self.offset)(at);
-        let midnight = Timestamp::from_unix(day * DAY);
-        let near = Timestamp::from_unix((day * DAY).saturating_add_signed(-i64::from(of(midnight))));
-        Timestamp::from_unix((day * DAY).saturating_add_signed(-i64::from(of(near))))
+        let (mut before, mut start) = ((day * DAY).saturating_sub(2 * DAY), (day + 2) * DAY);
+        while start - before > 1 {
+            let middle = u64::midpoint(before, start);
+            match self.day(Timestamp::from_unix(middle)) < day {
+                true => before = middle,
+                false => start = middle,
+            }
+        }
+        Timestamp::from_unix(start)
     }
 
-    /// Returns the title of a period, with its first day as in ISO 8601.
+    /// Returns the title of a period: its first day as in ISO 8601, and what was read if that is not the same.
     pub(super) fn title_of(&self, period: &Period) -> String {
         let what = if self.days == 7 { "the week from " } else { "" };
         let between = if self.title.is_empty() { "" } else { ": " };
-        format!("{}{between}{what}{}", self.title, Date(period.day))
+        let title = format!("{}{between}{what}{}", self.title, Date(period.day));
+        match period.is_exact {
+            true => title,
+            false => format!("{title} ({} to {} UTC)", Minute(period.range.start), Minute(period.range.end)),
+        }
     }
 }
 
@@ -164,6 +179,23 @@ pub(super) struct Period {
     pub(super) kept: Retention,
     /// The number of its first day.
     day: u64,
+    /// True if its days are read, and not buckets whose boundaries are near.
+    is_exact: bool,
+}
+
+/// Returns the start of a bucket that is the nearest to an instant.
+fn nearest(precision: Precision, at: Timestamp) -> Timestamp {
+    precision.bucket(at.plus(u64::from(precision.as_seconds()) / 2)).start
+}
+
+/// An instant in UTC, to the minute.
+struct Minute(Timestamp);
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_unix();
+        write!(f, "{} {:02}:{:02}", Date(seconds / DAY), seconds / 3600 % 24, seconds / 60 % 60)
+    }
 }
 
 /// A day by its number, as in ISO 8601.
@@ -257,5 +289,46 @@ mod tests {
         assert_eq!(period.range.end.as_unix() - period.range.start.as_unix(), 25 * 3600);
         assert_eq!(period.before.end.as_unix() - period.before.start.as_unix(), DAY);
         assert_eq!(berlin.title_of(&period), "2026-10-25");
+    }
+
+    #[test]
+    fn a_day_begins_at_one_where_clocks_skip_midnight() {
+        for (place, offset) in [("Santiago", -4), ("the Azores", -1), ("Havana", -5)] {
+            let midnight = 20_702 * DAY;
+            let change = Timestamp::from_unix(midnight.saturating_add_signed(-offset * 3600));
+            let hours =
+                move |at| i32::try_from(if at < change { offset } else { offset + 1 }).expect("small");
+            let site = schedule(ReportSchedule::daily).local_time(move |at| 3600 * hours(at));
+            assert_eq!(site.start(20_702), change, "{place}");
+            assert_eq!(site.start(20_703), change.plus(23 * 3600), "{place}");
+        }
+    }
+
+    #[test]
+    fn a_report_without_exact_buckets_reads_the_nearest_ones_and_names_them() {
+        let counts = crate::Precisions::default();
+        let grid = Grid { visitors: counts.clone(), counts, distributions: None };
+        // 2026-11-24, a Tuesday, at noon.
+        let now = Timestamp::from_unix(20_781 * DAY + 43_200);
+        type Of = fn(String, CounterName) -> ReportSchedule;
+        let (daily, weekly): (Of, Of) = (ReportSchedule::daily, ReportSchedule::weekly);
+        for (place, of, offset, title) in [
+            ("Berlin", weekly, 3600, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            ("Tokyo", weekly, 32_400, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            (
+                "New York",
+                weekly,
+                -18_000,
+                "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)",
+            ),
+            ("London", weekly, 0, "the week from 2026-11-16"),
+            ("Berlin", daily, 3600, "2026-11-23"),
+            ("Delhi", daily, 19_800, "2026-11-23 (2026-11-22 19:00 to 2026-11-23 19:00 UTC)"),
+            ("St. John's", daily, -12_600, "2026-11-23 (2026-11-23 04:00 to 2026-11-24 04:00 UTC)"),
+        ] {
+            let site = schedule(of).local_time(move |_| offset);
+            let period = site.period(&grid, now).expect("kept");
+            assert_eq!(site.title_of(&period), title, "{place}");
+        }
     }
 }

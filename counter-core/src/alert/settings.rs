@@ -17,6 +17,7 @@ pub(super) struct Settings {
     pub(super) reports: Vec<ReportSchedule>,
     pub(super) deliver: Arc<dyn Deliver>,
     pub(super) interval: Duration,
+    pub(super) lateness: Duration,
     /// The times that are not compared with others.
     pub(super) holidays: Vec<Range<Timestamp>>,
 }

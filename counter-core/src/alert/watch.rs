@@ -4,18 +4,20 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use futures_util::future::{join, try_join};
+use tokio::time::{sleep, timeout};
 
 use super::condition::Condition;
 use super::delivery::{Deliver, delivered};
 use super::due::Due;
 use super::expectation::Expectations;
 use super::judge::Values;
+use super::progress::{self, Closed, Progress};
 use super::report::Report;
 use super::rule::AlertRule;
 use super::schedule::ReportSchedule;
 use super::settings::Settings;
-use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::shared::{DOCUMENT, Shared};
 use super::state::Decision;
 use super::{Alerts, Message};
 use crate::document::{Document, DocumentStore};
@@ -34,6 +36,7 @@ pub struct Watch {
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
+    lateness: Duration,
     /// The reports that could be made, and the instant before which no other is tried after one that could not.
     reporting: Passes,
     no_report_before: Timestamp,
@@ -42,6 +45,17 @@ pub struct Watch {
     /// The states of the rules about this process, and what is to be told of them.
     own: Arc<Mutex<Shared>>,
     expectations: Expectations,
+    progress: Progress,
+    /// What all watches share, as it was read last.
+    known: Option<Seen>,
+}
+
+/// What all watches shared at one instant.
+#[derive(Clone)]
+struct Seen {
+    version: u64,
+    now: Option<Timestamp>,
+    shared: Arc<Shared>,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -59,15 +73,19 @@ pub struct Checked {
 /// The seconds after which a report that could not be made is tried again.
 const AGAIN: u64 = 300;
 
+/// The time that the end of a watch may take.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The seconds after which a report that no watch makes is forgotten.
 const FORGOTTEN: u64 = 30 * 86_400;
 
 impl Watch {
-    /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
+    /// The time after the end of a bucket at which it is judged by default: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
 
     pub(super) fn new(settings: Settings) -> Self {
-        let Settings { stats, store, rules, reports, deliver, interval, holidays } = settings;
+        let Settings { stats, store, rules, reports, deliver, interval, lateness, holidays } = settings;
+        let holder = WriterId::random().to_string();
         Self {
             stats,
             store,
@@ -75,11 +93,14 @@ impl Watch {
             reports,
             deliver,
             interval,
+            lateness,
             reporting: Passes::of("the reports"),
             no_report_before: Timestamp::MIN,
-            holder: WriterId::random().to_string(),
             own: Arc::default(),
             expectations: Expectations::new(holidays),
+            progress: Progress::new(holder.clone(), interval),
+            holder,
+            known: None,
         }
     }
 
@@ -91,7 +112,9 @@ impl Watch {
 
     /// Judges the buckets that closed since any watch did so last, and delivers what is to be told.
     ///
-    /// The time is the earlier of `now` and that of the store's clock. Rules about the process come first.
+    /// The time is the earlier of `now` and that of the store's clock. Rules about the process come first. A bucket is judged
+    /// when the processes whose watches were live lately have brought their hits up to its end into the store, or after a
+    /// minute.
     ///
     /// # Errors
     /// Fails when the store fails; what was not done is done by the next pass. A delivery that fails is no error.
@@ -99,43 +122,80 @@ impl Watch {
     /// # Cancel safety
     /// A message that was under way is delivered again, by this watch or another one.
     pub async fn check_once(&mut self, now: Timestamp) -> Result<Checked, Error> {
-        let mut seen = self.store.read(DOCUMENT).await;
+        let checked = self.check(now).await;
+        if checked.is_err() {
+            self.progress.fail();
+        }
+        checked
+    }
+
+    async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
+        let store = Arc::clone(&self.store);
+        // In one exchange.
+        let (mut seen, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
         if let Ok(seen) = &seen {
-            self.take_silences(seen, now);
+            self.take_silences(&seen.shared, now);
         }
         let mut checked = self.check_process(now).await;
         if checked != Checked::default() {
             // That took a while.
-            seen = self.store.read(DOCUMENT).await;
+            seen = self.read().await;
         }
-        let seen = seen?;
-        let now = seen.now.map_or(now, |of_store| of_store.min(now));
-        let before = Shared::decode(&seen.content)?;
-        let mut shared = before.clone();
+        let (seen, marks) = (seen?, marks?);
+        let (now, held_for) = (seen.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
+        let end = now.minus(self.lateness.as_secs());
+        let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now);
+        let mut shared = Shared::clone(&seen.shared);
         shared.end_silences(now);
-        let judged = self.judge(&mut shared, now).await?;
-        self.report(&mut shared, now).await;
+        let judged = self.judge(&mut shared, closed, now);
+        let (judged, ()) = try_join(judged, mark.write(&*store, marks)).await?;
+        // A report waits for hits as well.
+        self.report(&mut shared, closed.end.plus(self.lateness.as_secs())).await;
         let claimed = shared.claim(&self.holder, now);
-        if shared == before {
+        if shared == *seen.shared {
             return Ok(checked);
         }
-        if !self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
+        let Some(version) = store.replace(DOCUMENT, seen.version, &shared.encode()).await? else {
             // Another watch was first, and has what there was to do.
             return Ok(checked);
-        }
+        };
         checked.judged = judged;
         if claimed.is_empty() {
+            self.known = Some(Seen { version, now: None, shared: Arc::new(shared) });
             return Ok(checked);
         }
         let arrived = delivered(&*self.deliver, &claimed).await;
         checked.count(&claimed, &arrived);
-        self.settle(shared, seen.version + 1, &arrived, now).await?;
+        shared.settle(&self.holder, &arrived, now);
+        match store.replace(DOCUMENT, version, &shared.encode()).await? {
+            Some(version) => self.known = Some(Seen { version, now: None, shared: Arc::new(shared) }),
+            // Another watch has replaced it since.
+            None => self.alerts().change(|shared, _| shared.settle(&self.holder, &arrived, now)).await?,
+        }
         Ok(checked)
+    }
+
+    /// Reads what all watches share: with a thousand rules it is large, so it is read only if it has changed.
+    async fn read(&mut self) -> Result<Seen, Error> {
+        let read = match &self.known {
+            Some(known) => self.store.read_newer(DOCUMENT, known.version),
+            None => self.store.read(DOCUMENT),
+        };
+        let Document { version, content, now } = read.await?;
+        let shared = match &self.known {
+            Some(known) if known.version == version => Arc::clone(&known.shared),
+            _ => Arc::new(Shared::decode(&content)?),
+        };
+        let seen = Seen { version, now, shared };
+        self.known = Some(seen.clone());
+        Ok(seen)
     }
 
     /// Makes a pass at every interval until `shutdown` completes.
     ///
     /// An error does not end the loop; it is logged when failures begin and again when they end.
+    ///
+    /// It ends within a second after `shutdown`.
     ///
     /// # Cancel safety
     /// As with [`check_once`](Self::check_once).
@@ -146,6 +206,8 @@ impl Watch {
             () = &mut shutdown => {}
             () = self.check_for_ever() => {}
         }
+        // Otherwise the watches of other processes wait for this one until its mark ends.
+        _ = timeout(LEAVE_TIMEOUT, self.progress.leave(&*self.store)).await;
     }
 
     fn check_for_ever(&mut self) -> BoxFuture<'_, ()> {
@@ -190,12 +252,7 @@ impl Watch {
     }
 
     /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
-    fn take_silences(&self, seen: &Document, now: Timestamp) {
-        if self.rules.iter().all(|rule| rule.local().is_none()) {
-            return;
-        }
-        // What cannot be read is told of when the rest is needed.
-        let Ok(shared) = Shared::decode(&seen.content) else { return };
+    fn take_silences(&self, shared: &Shared, now: Timestamp) {
         let mut own = self.own();
         for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
             let silenced = shared.rules.get(&rule.name).and_then(|state| state.silenced);
@@ -212,17 +269,23 @@ impl Watch {
         self.own.lock().expect("nothing panics under this lock")
     }
 
-    /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(&mut self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
+    /// Returns the age of the oldest bucket of which this process holds hits, in seconds.
+    fn held_for(&self, now: Timestamp) -> u64 {
+        self.stats.held_since(now).map_or(0, |since| now.as_unix().saturating_sub(since.as_unix()))
+    }
+
+    /// Judges the buckets that can be judged; returns their number.
+    async fn judge(&mut self, shared: &mut Shared, closed: Closed, now: Timestamp) -> Result<u64, Error> {
         let expectations = &mut self.expectations;
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
         // Other versions of the program, side by side with this one, may have rules that it does not have.
         let is_known = |name: &str| self.rules.iter().any(|rule| rule.name == name);
         shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
-        let end = now.minus(Self::LATENESS.as_secs());
+        expectations.complete = closed.complete;
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
-        let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
+        let mut due: Vec<_> =
+            rules.values().filter_map(|rule| Due::of(rule, state(rule), closed.end)).collect();
         expectations.begin(&self.stats, &due).await?;
         due.retain(|due| expectations.has_begun(due.rule));
         let values = Values::read(&self.stats, &due, expectations).await?;
@@ -269,25 +332,6 @@ impl Watch {
                 None => self.no_report_before = now.plus(AGAIN),
             }
         }
-    }
-
-    /// Takes what has arrived out of the document, as this watch has written it or another one since.
-    async fn settle(
-        &self,
-        mut shared: Shared,
-        mut version: u64,
-        arrived: &[String],
-        now: Timestamp,
-    ) -> Result<(), Error> {
-        for _ in 0..ATTEMPTS {
-            shared.settle(&self.holder, arrived, now);
-            if self.store.replace(DOCUMENT, version, &shared.encode()).await? {
-                break;
-            }
-            let seen = self.store.read(DOCUMENT).await?;
-            (shared, version) = (Shared::decode(&seen.content)?, seen.version);
-        }
-        Ok(())
     }
 }
 

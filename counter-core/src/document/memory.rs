@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
+use super::version::random;
 use super::{Document, DocumentStore};
 use crate::future::Answer;
 
@@ -19,16 +20,24 @@ impl DocumentStore for MemoryDocuments {
         Box::pin(async move { Ok(self.all().get(name).cloned().unwrap_or_default()) })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+        Box::pin(async move {
+            let all = self.all();
+            let found = all.get(name).filter(|document| document.version != version);
+            Ok(found.cloned().unwrap_or(Document { version, ..Document::default() }))
+        })
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
         Box::pin(async move {
             let mut all = self.all();
             let document = all.entry(name.to_owned()).or_default();
-            let is_seen = document.version == version;
-            if is_seen {
-                document.version += 1;
-                document.content = content.to_vec();
+            if document.version != version {
+                return Ok(None);
             }
-            Ok(is_seen)
+            document.version = random();
+            document.content = content.to_vec();
+            Ok(Some(document.version))
         })
     }
 }

@@ -7,6 +7,7 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join;
 
+use super::version::random;
 use super::{Document, DocumentStore};
 use crate::future::Answer;
 use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
@@ -41,16 +42,32 @@ impl RedisDocuments {
         })
     }
 
-    async fn by_script(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
+    async fn newer(&self, key: &str, version: u64) -> Result<Document, Error> {
+        let found = self.client.call::<Option<String>>("HGET", key, vec![key.into(), "version".into()]);
+        // In one exchange.
+        let (found, now) = try_join(found, self.client.time(key)).await?;
+        match number(key, found)? == version {
+            true => Ok(Document { version, content: Vec::new(), now: Some(now) }),
+            false => self.document(key).await,
+        }
+    }
+
+    async fn by_script(&self, key: &str, version: u64, new: u64, content: &[u8]) -> Result<bool, Error> {
         let mut call = Call::new([key]);
         call.number(version);
-        call.number(version + 1);
+        call.number(new);
         call.push(content);
         let replaced: u64 = self.client.run(&self.replace, call).await?;
         Ok(replaced == 1)
     }
 
-    async fn without_scripts(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
+    async fn without_scripts(
+        &self,
+        key: &str,
+        version: u64,
+        new: u64,
+        content: &[u8],
+    ) -> Result<bool, Error> {
         let server = self.client.server(key).await?;
         let exchanged = async {
             let transaction = server.watch_in(Queue::Calls, key).await?;
@@ -62,7 +79,7 @@ impl RedisDocuments {
             let written = vec![
                 Value::from(key),
                 "version".into(),
-                (version + 1).to_string().into(),
+                new.to_string().into(),
                 "content".into(),
                 Bytes::copy_from_slice(content).into(),
             ];
@@ -85,12 +102,21 @@ impl DocumentStore for RedisDocuments {
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+        Box::pin(async move {
+            let key = self.key(name);
+            retried(it_may_pass, || self.newer(&key, version)).await
+        })
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
         // Not tried again: what was done is seen by whoever reads it next.
         Box::pin(async move {
             let key = self.key(name);
-            let by_script = self.by_script(&key, version, content);
-            self.client.scripted(by_script, self.without_scripts(&key, version, content)).await
+            let new = random();
+            let by_script = self.by_script(&key, version, new, content);
+            let without_scripts = self.without_scripts(&key, version, new, content);
+            Ok(self.client.scripted(by_script, without_scripts).await?.then_some(new))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::version::random;
 use super::{Document, DocumentStore};
 use crate::future::Answer;
 use crate::sql::{Database, Failure, Value};
@@ -21,14 +22,21 @@ impl SqlDocuments {
 
 impl DocumentStore for SqlDocuments {
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+        // No document has this version.
+        self.read_newer(name, u64::MAX)
+    }
+
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
         Box::pin(async move {
             // The time is there also where the row is not.
             let now = self.database.dialect().now;
             let text = format!(
-                "SELECT {now}, access_documents.version, access_documents.content FROM (SELECT 1 AS one) AS one \
-                 LEFT JOIN access_documents ON access_documents.name = ?"
+                "SELECT {now}, access_documents.version, \
+                 CASE WHEN access_documents.version = ? THEN NULL ELSE access_documents.content END \
+                 FROM (SELECT 1 AS one) AS one LEFT JOIN access_documents ON access_documents.name = ?"
             );
-            let rows = self.database.fetch(&text, &[Value::Bytes(name.as_bytes())]).await?;
+            let seen = Value::Int(i64::try_from(version).unwrap_or(-1));
+            let rows = self.database.fetch(&text, &[seen, Value::Bytes(name.as_bytes())]).await?;
             let malformed = || Error::new(ErrorKind::Malformed { key: format!("access_documents: {name}") });
             let row = rows.first().ok_or_else(malformed)?;
             let number = |number: i64| u64::try_from(number).map_err(|_| malformed());
@@ -40,27 +48,34 @@ impl DocumentStore for SqlDocuments {
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
         Box::pin(self.database.attempt(move || replace(&self.database, name, version, content)))
     }
 }
 
-async fn replace(database: &Database, name: &str, version: u64, content: &[u8]) -> Result<bool, Failure> {
+async fn replace(
+    database: &Database,
+    name: &str,
+    version: u64,
+    content: &[u8],
+) -> Result<Option<u64>, Failure> {
     let version = i64::try_from(version).unwrap_or(i64::MAX);
+    let random = random();
+    let new = Value::Int(random.cast_signed());
     let (name, content) = (Value::Bytes(name.as_bytes()), Value::Bytes(content));
     let mut session = database.begin().await?;
     let changed = match version {
         0 => {
             let into = "access_documents (name, version, content)";
-            let insert = database.dialect().insert_new(into, "VALUES (?, 1, ?)");
-            session.execute(&insert, &[name, content]).await?
+            let insert = database.dialect().insert_new(into, "VALUES (?, ?, ?)");
+            session.execute(&insert, &[name, new, content]).await?
         }
         version => {
-            let update = "UPDATE access_documents SET version = version + 1, content = ? \
-                          WHERE name = ? AND version = ?";
-            session.execute(update, &[content, name, Value::Int(version)]).await?
+            let update =
+                "UPDATE access_documents SET version = ?, content = ? WHERE name = ? AND version = ?";
+            session.execute(update, &[new, content, name, Value::Int(version)]).await?
         }
     };
     session.commit().await?;
-    Ok(changed == 1)
+    Ok((changed == 1).then_some(random))
 }

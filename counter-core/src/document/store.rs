@@ -14,18 +14,28 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// Fails when the store cannot be read.
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document>;
 
-    /// Replaces the document of this name if it still has this version; returns whether it had. The new version is one more.
+    /// Returns the document of this name, without its content if it still has this version.
+    ///
+    /// For those who read a large document again and again.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document>;
+
+    /// Replaces the document of this name if it still has this version; returns the new version, or `None` if another process
+    /// was first. Versions are random, so that no two contents have the same one, not even after a failover that lost a
+    /// replacement.
     ///
     /// # Errors
     /// Fails when the store cannot do it now, or when it is not known whether it was done: read it again.
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool>;
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>>;
 }
 
 /// A document as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Document {
-    /// The number of times that it was replaced.
+    /// A random number that every replacement changes; 0 without a document.
     pub version: u64,
     /// The content; empty before the first.
     pub content: Vec<u8>,
@@ -35,5 +45,6 @@ pub struct Document {
 
 for_handles!(DocumentStore {
     fn read(name: &'a str) -> Answer<'a, Document>;
-    fn replace(name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool>;
+    fn read_newer(name: &'a str, version: u64) -> Answer<'a, Document>;
+    fn replace(name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>>;
 });

@@ -44,9 +44,17 @@
 //! | a new referrer, campaign or consumer among the first | [`new_label`](AlertRule::new_label) |
 //! | a store that is away, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
 //!
-//! A bucket is judged [15 s](Watch::LATENESS) after its end, by this process's clock or the store's, whichever is behind, so that a
-//! process whose clock is ahead judges nothing early. What cannot be read, or has too few hits, is no verdict: it neither
-//! raises nor resolves. A process that was away for long catches up with the last 60 buckets.
+//! A bucket is judged [15 s](Watch::LATENESS) after its end, or after the [lateness](crate::alert::WatchBuilder::lateness) of
+//! your choice, by this process's clock or the store's, whichever is behind. A bucket that cannot be read, or has too few hits,
+//! has no verdict: it neither raises nor resolves. A process that was away for long catches up with the last 60 buckets.
+//!
+//! **Hits that are still on their way raise no alert.** Each watch marks in the store up to which instant the store has the hits
+//! of its process. A bucket is judged when all live processes have passed its end, so the buckets of an outage are judged when
+//! the flushers have sent what they held. The wait is bounded: a process counts as live for 30 s after its last mark, or three
+//! intervals of its watch, and no bucket waits for more than a minute after the store is back. A process that is killed delays
+//! alerts by these 30 s; one that ends its watch delays nothing. Detectors are not trained by a bucket that was judged before
+//! all its hits were there. Processes that count without a watch are not waited for: choose a lateness of at least the interval
+//! of their flushers.
 //!
 //! An alert is raised after [`raise_after`](AlertRule::raise_after) buckets in a row and resolved after
 //! [`resolve_after`](AlertRule::resolve_after); [`pause`](AlertRule::pause) bounds how often a rule is raised. Begin with
@@ -113,6 +121,11 @@
 //! given, once over all instances: hits, visitors, shares, pages, labels, what rose and fell, and which alerts there were. It
 //! is a message like others: text for a chat, an object for programs, and [`html`](crate::alert::Report::html) for a mail.
 //! A report that no process made in time is made late, of the last day or week alone.
+//!
+//! A key or a label that cannot be read costs that part alone: the report leaves it out and names it in
+//! [`unread`](crate::alert::Report::unread). Only a store that cannot be reached delays a report; it is tried again after five
+//! minutes. If no precision has buckets that begin with the days of the site, as days of UTC for a week in Tokyo, the report
+//! reads the nearest ones, and its title says from when to when.
 
 #[cfg(doc)]
 use crate::alert::{AlertRule, Alerts, Watch};

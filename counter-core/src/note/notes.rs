@@ -99,7 +99,7 @@ impl Notes {
             let seen = self.store.read(DOCUMENT).await?;
             let mut kept = Kept::decode(&seen.content)?;
             let (outcome, is_changed) = change(&mut kept.notes);
-            if !is_changed || self.store.replace(DOCUMENT, seen.version, &kept.encode()).await? {
+            if !is_changed || self.store.replace(DOCUMENT, seen.version, &kept.encode()).await?.is_some() {
                 return Ok(outcome);
             }
             sleep(backoff.next()).await;

@@ -1,8 +1,9 @@
 use tokio::time::Instant;
 
+use crate::Timestamp;
 use crate::shard::{Shard, Shards};
 use crate::visits::pending::Chunk;
-use crate::visits::{Batch, Hits, Part, Remark};
+use crate::visits::{Batch, Cell, Hits, Part, Remark};
 
 /// The account of the hits that have left the tally: on their way to a shard of the store, or settled.
 ///
@@ -21,6 +22,8 @@ pub(crate) struct Account {
     /// Hits and cells in batches that are not acknowledged yet.
     pub(crate) sent: u64,
     pub(crate) sent_cells: usize,
+    /// The oldest start of these cells; it says nothing while no hits are sent.
+    oldest_sent: Timestamp,
     pub(crate) acknowledged: Option<Instant>,
     /// The time at which the flusher last began to send, or could have begun.
     pub(crate) attempted: Instant,
@@ -43,7 +46,7 @@ impl Delivery {
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.account(shard);
         for Chunk { cells, sketches, bins, .. } in chunks {
-            account.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+            account.send(cells);
             account.sent_cells += cells.len() + sketches.len() + bins.len();
         }
     }
@@ -100,7 +103,7 @@ impl Delivery {
         self.settled.recorded += hits;
         self.settled.recovered += hits;
         let account = self.account(batch.shard);
-        account.sent += hits;
+        account.send(&batch.cells);
         account.sent_cells += batch.len();
     }
 
@@ -137,6 +140,7 @@ impl Account {
         Self {
             sent: 0,
             sent_cells: 0,
+            oldest_sent: Timestamp::MAX,
             acknowledged: None,
             attempted: now,
             retained: 0,
@@ -144,6 +148,19 @@ impl Account {
             exchanged: now,
             is_progressing: false,
         }
+    }
+
+    fn send(&mut self, cells: &[Cell]) {
+        if self.sent == 0 {
+            self.oldest_sent = Timestamp::MAX;
+        }
+        self.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+        self.oldest_sent = cells.iter().map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
+    }
+
+    /// Returns the start of the oldest bucket with hits in batches that are not acknowledged.
+    pub(crate) fn sent_since(&self) -> Option<Timestamp> {
+        (self.sent > 0).then_some(self.oldest_sent)
     }
 
     /// Notes that the flusher begins to send what is waiting for the shard.
@@ -182,9 +199,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::visits::{Cell, DropReason, Fence, FenceKind, Incarnation};
+    use crate::visits::{DropReason, Fence, FenceKind, Incarnation};
     use crate::writer::WriterId;
-    use crate::{CounterName, Precision, Timestamp};
+    use crate::{CounterName, Precision};
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_acknowledges_batches_is_not_failing() {

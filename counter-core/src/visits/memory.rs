@@ -1,7 +1,7 @@
 #[cfg(feature = "archive")]
 mod archive;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -344,6 +344,12 @@ impl Kept {
             cleaned.counters += u64::from(buckets.is_empty());
             !buckets.is_empty()
         });
+        // Values come from outside, and would accumulate.
+        let precisions: BTreeSet<_> = self.counts.keys().map(|(precision, _)| *precision).collect();
+        let has_samples = |value: &CounterName| {
+            precisions.iter().any(|precision| self.counts.contains_key(&(*precision, value.clone())))
+        };
+        self.totals.retain(|counter, _| counter.label().is_none() || has_samples(counter));
         self.visitors.retain(|(_, bucket), visitors| !expiry.is_over(bucket.start, visitors.expiry));
         self.bins.retain(|(_, _, start), bins| !expiry.is_over(*start, bins.expiry));
         let time = self.expiry(Timestamp::now()).trusted();

@@ -171,6 +171,12 @@ impl Pending {
         self.labels.values().fold(self.cells.sum(), |sum, count| sum.saturating_add(*count))
     }
 
+    /// Returns the start of the oldest bucket with hits.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        let cells = self.cells.keys().map(|key| key.start);
+        cells.chain(self.labels.keys().map(|key| key.start)).min()
+    }
+
     /// Folds what fine precisions no longer keep into coarser ones. Hits that none keeps wait for the lifetime of
     /// their counter.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {

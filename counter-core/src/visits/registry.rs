@@ -194,6 +194,11 @@ impl Registry {
         CounterName::new(name).map_or_else(|_| Some(self.other()), |name| self.insert(name))
     }
 
+    /// Returns how many names can still be added.
+    pub(crate) fn free(&self) -> usize {
+        self.most - self.names.lock().expect("nothing panics under this lock").len()
+    }
+
     /// Returns the counter `(other)`.
     pub(crate) const fn other(&self) -> Counter {
         self.other

@@ -96,6 +96,7 @@ impl Store for SqlVisits {
         Box::pin(async move {
             fence::forget_silent(self).await?;
             forget::forget_forgotten(self).await?;
+            forget::forget_values(self).await?;
             Ok(None)
         })
     }

@@ -101,7 +101,7 @@ pub struct Ranking {
 /// The number of counters that a ranking may have to look at.
 const COUNTERS: u64 = 10_000;
 /// The number of samples that a ranking may have to look at, in several reads.
-const RANKED: u64 = 10_000_000;
+const MAX_RANKED: u64 = 10_000_000;
 
 /// The portions of a ranking that are read at once.
 const AT_ONCE: usize = 4;
@@ -226,7 +226,7 @@ impl Stats {
     ) -> Result<Ranking, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
         let mut ranking = Ranking::default();
-        let (mut after, mut seen, mut looked_at) = (None, 0, 0);
+        let (mut after, mut seen, mut requested) = (None, 0, 0);
         loop {
             let page = self.list(&[precision], after.as_ref(), PAGE, range.start).await?;
             let page = without_labels(page);
@@ -236,7 +236,11 @@ impl Stats {
             }
             ranking.unreadable.extend(page.unreadable);
             let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
-            self.rank(&names, precision, &range, &mut looked_at, &mut ranking).await?;
+            requested += buckets(precision, &range) * names.len() as u64;
+            if requested > MAX_RANKED {
+                return Err(Error::new(ErrorKind::TooManyBuckets { asked: requested, most: MAX_RANKED }));
+            }
+            self.rank(&names, precision, &range, &mut ranking).await?;
             after = page.next;
             if after.is_none() {
                 break;
@@ -253,15 +257,10 @@ impl Stats {
         names: &[CounterName],
         precision: Precision,
         range: &Range<Timestamp>,
-        looked_at: &mut u64,
         ranking: &mut Ranking,
     ) -> Result<(), Error> {
         let buckets = buckets(precision, range);
         let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
-        *looked_at += buckets * names.len() as u64;
-        if *looked_at > RANKED {
-            return Err(Error::new(ErrorKind::TooManyBuckets { asked: *looked_at, most: RANKED }));
-        }
         for names in names.chunks(portion * AT_ONCE) {
             let portions = names.chunks(portion);
             let series = portions.map(|names| self.series_many(names, precision, range.clone()));
@@ -520,6 +519,11 @@ impl Stats {
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
+    }
+
+    /// Returns the start of the oldest bucket of which this process holds hits that the store has not acknowledged.
+    pub(crate) fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.tally.held_since(now)
     }
 
     /// Returns the state of this process's connection to the store.

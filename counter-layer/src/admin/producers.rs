@@ -11,10 +11,10 @@ use std::time::Duration;
 use counter_core::source::{Commit, Source, SourceHits, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Hit, Measured, Skip};
-use counter_core::{Error, Timestamp};
+use counter_core::{CounterName, Error, Recorder, Timestamp};
 
 use crate::log::{Decision, Keys, LogCounter, Malformed, MalformedLines};
-use crate::record::Record;
+use crate::record::{CounterRecord, Record};
 
 /// What counts the hits that producers send.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ struct State {
     counter: Mutex<LogCounter>,
     keys: Mutex<Keys>,
     malformed: Mutex<MalformedLines>,
+    /// The number of counters that producers leave to others: half of those that were free at first.
+    reserve: usize,
 }
 
 /// The name of a producer, as that of a source.
@@ -104,7 +106,8 @@ impl Producers {
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
         let sources = if sources.kept_for().is_none() { sources.keep_for(LIFE) } else { sources };
         let (keys, malformed) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed }))
+        let reserve = counter.recorder().free_counters() / 2;
+        Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
     }
 
     /// Returns the records that were malformed, by reason: as often as the ledgers of their sources have them.
@@ -165,7 +168,7 @@ impl State {
             decided.push(match record {
                 Err(reason) => Decided::Malformed(*reason),
                 Ok(Record::Counter(record)) => {
-                    all.push(record.hit(&recorder, Some(key)));
+                    all.push(self.hit(&recorder, record, key));
                     Decided::Counted(record.at, from..all.len(), from..from, None)
                 }
                 Ok(Record::Request(record)) => match record.decide(&mut counter, key) {
@@ -180,6 +183,16 @@ impl State {
             });
         }
         Ok((decided, all))
+    }
+
+    /// Returns the hits of a record, under `(other)` if the counter is new and the others are reserved.
+    fn hit(&self, recorder: &Recorder, record: &CounterRecord<'_>, key: VisitorKey) -> Hit {
+        let is_new = || recorder.find_counter(&record.counter).is_none();
+        if recorder.free_counters() <= self.reserve && is_new() {
+            let counter = CounterName::OTHER.into();
+            return CounterRecord { counter, ..record.clone() }.hit(recorder, Some(key));
+        }
+        record.hit(recorder, Some(key))
     }
 
     /// Returns the key of the visitors of an instant.

@@ -126,7 +126,9 @@
 //! The body is NDJSON: a record in each line, 1,000 and 1 MiB at most. A line that is no record spoils no other: the answer
 //! tells its place and the reason, and `access_counter_malformed_records_total` at `/metrics` counts them by reason. What
 //! goes into a topic of Kafka goes in here as it is. A record names a counter, or tells of a request, which goes through
-//! the rules, the identity and the facets of the layer. Producer and number are in the address, so that the body need not
+//! the rules, the identity and the facets of the layer. A counter that the layer feeds itself, such as `hits` or
+//! `label:device:tv`, is refused with the reason `fields`. Records may add half of the counters that were free when the router
+//! was made; later names count under `(other)`, so that producers cannot take the counters of pages. Producer and number are in the address, so that the body need not
 //! be read to know which request it is.
 //!
 //! A producer numbers its requests: 1, 2, 3 and so on. The answer comes when the store has the hits. A client that gets

@@ -24,11 +24,17 @@
 //!
 //! # Who has a place
 //!
-//! Values come from outside, and anybody can make up a million of them. So a label has 2,000 places, or
-//! fewer by [`Builder::label_places`](counter_core::Builder::label_places), and [`LabelValues`](counter_core::visits::LabelValues) says who gets them: while there are free ones, everybody; then only a
-//! value that has 1 in 2,000 of the hits of this hour and the last, in the place of the rarest. The rest is `(other)`. In a test a scan of 1,000,000
-//! made-up values, half of all requests, left each of the values with 0.1 % in place, took 8 KB of memory for a moment, and no value
-//! missed more than 0.06 % of the hits.
+//! Values come from outside, and a client can make up a million of them. So a label has 2,000 places, or
+//! fewer by [`Builder::label_places`](counter_core::Builder::label_places). While there are free places, every value gets one.
+//! After that, a value takes the place of the rarest value if, in this hour and the last, it is known to have had at least 10
+//! hits, 1 in 2,000 of all hits, and twice as many as the rarest. The rest is `(other)`. In a test with 1,000,000 made-up
+//! values, half of all requests, each real value with 0.1 % of the hits kept its place, and no value missed more than
+//! 0.06 % of the hits.
+//!
+//! On a site with few visits, a client reaches these numbers easily, so the turnover is limited: a quarter of the places
+//! can pass to other values at once, and then 16 of 2,000 in an hour. A process therefore leaves at most 48,580 values of a
+//! label in a store that keeps days for 120 days. A read covers 50,000 values. If several processes leave more, it returns
+//! the top ones, with [`is_partial`](counter_core::visits::LabelRanking::is_partial) set.
 //!
 //! How much the counts may be off is told with them: a value has its count, or up to
 //! [`missed`](counter_core::visits::LabelRanking::missed) more. That is 0 as long as all values have places, which is always so for
@@ -94,9 +100,8 @@
 //!   that has a place costs no allocation. Each label has a lock, which is taken twice, for some 50 ns.
 //! - A flush: an increment for each value that occurred in that second, and precision, as for a page.
 //! - In the process: up to 700 KB for each label, once 2,000 values and as many again have come.
-//! - In the store: a value is a counter, and takes what [a counter takes](counter_core::guide::scale), until its last sample has left retention.
-//!   Who makes values up can have a label name 2,000 values at once, and a few thousand in each hour after that only where each of
-//!   these has its share of the hits. What a value counted in its life is kept until it is forgotten.
+//! - In the store: a value is a counter, and takes what [a counter takes](counter_core::guide::scale), until its last sample
+//!   has left retention. Its lifetime total is removed with that sample.
 //! - All values of a label are in one shard of the store, which is that of its name.
 //!
 //! # What is kept of visitors

@@ -171,7 +171,8 @@ impl LogIndex {
             return Ok(true);
         }
         let first = noted.len().saturating_sub(MAX_LOGS);
-        self.store.replace(&self.document(day), version, &encode(&noted[first..])).await
+        let replaced = self.store.replace(&self.document(day), version, &encode(&noted[first..])).await?;
+        Ok(replaced.is_some())
     }
 
     async fn read(&self, day: u64) -> Result<(u64, Noted), Error> {

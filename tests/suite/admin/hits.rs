@@ -76,6 +76,30 @@ async fn a_request_counts_once_however_often_it_is_repeated() {
 }
 
 #[tokio::test]
+async fn producers_add_no_counter_of_the_layer_and_leave_half_of_the_others_free() {
+    let site = recorders(MemoryStore::new());
+    let recorder = site.counters.recorder();
+    let free = recorder.free_counters();
+    let reserved = ["hits", "label:referrer:a.example", "label:x", "status:2xx", "(other)"];
+    let refused =
+        post(&site.router, "shop", 1, lines(&reserved.map(|name| record(name, 1, "ann")))).await.json();
+    assert_eq!((&refused["recorded"], refused["malformed"].as_array().map(Vec::len)), (&json!(0), Some(5)));
+    for number in 2..5 {
+        let records: Vec<_> = (0..1000).map(|n| record(&format!("{number}-{n}"), 1, "ann")).collect();
+        let told = post(&site.router, "shop", number, lines(&records)).await.json();
+        assert_eq!(told["recorded"], 1000);
+    }
+    assert_eq!(recorder.free_counters(), free / 2);
+    let added = (free - free / 2) as u64;
+    assert_eq!(lifetime(&site.counters, "(other)").await, 3000 - added);
+    assert_eq!(recorder.name(recorder.counter("/page")), Some(name("/page")));
+    // A counter that is known counts as before.
+    let known = lines(&[record("2-0", 1, "ann")]);
+    assert_eq!(post(&site.router, "shop", 5, known).await.status, StatusCode::OK);
+    assert_eq!(lifetime(&site.counters, "2-0").await, 2);
+}
+
+#[tokio::test]
 async fn an_answer_says_how_many_hits_no_bucket_keeps_and_how_many_are_ahead_of_the_clock() {
     let (site, now) = (recorders(MemoryStore::new()), Timestamp::now().as_unix());
     let at = |at: u64, n: u32| json!({"counter": "a", "at": at, "n": n});

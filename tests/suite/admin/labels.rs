@@ -33,10 +33,13 @@ async fn values_of_labels_have_the_documented_shape_and_are_no_pages() {
     let value = |value: &str, count: u64| json!({"value": value, "count": count});
     let referrers = |values: &[Value]| {
         let (total, none, other) = (5, 1, 1);
-        json!({"label": "referrer", "total": total, "none": none, "other": other, "missed": 0, "values": values})
+        json!({
+            "label": "referrer", "total": total, "none": none, "other": other, "missed": 0, "is_partial": false,
+            "values": values
+        })
     };
     let devices = json!(
-        {"label": "device", "total": 1, "none": 0, "other": 0, "missed": 0, "values": [value("tv", 1)]}
+        {"label": "device", "total": 1, "none": 0, "other": 0, "missed": 0, "is_partial": false, "values": [value("tv", 1)]}
     );
     let answer = |labels: &[Value]| {
         let (from, to) = (hour.as_unix(), hour.plus(3600).as_unix());

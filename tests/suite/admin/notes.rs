@@ -316,7 +316,7 @@ async fn a_link_to_one_view_does_not_show_notes() {
 #[tokio::test]
 async fn notes_that_cannot_be_read_are_told_of_and_take_nothing_else_away() {
     let notes = MemoryStore::new();
-    assert!(notes.replace("notes", 0, b"something else").await.expect("memory"));
+    assert!(notes.replace("notes", 0, b"something else").await.expect("memory").is_some());
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let mut site = Site::noted(counters, Notes::new(notes), anyone());
     site.record("hits", Timestamp::now(), 77).await;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::alert::{AlertRule, Message, Report, ReportSchedule, RuleError, Watch};
+use counter_core::alert::{Message, Report, ReportSchedule, RuleError, Watch};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
@@ -82,7 +82,8 @@ async fn a_report_has_what_a_day_had_and_what_changed() {
     watch.check_once(today.plus(7200)).await.expect("memory answers");
     let report = only(inbox.take());
     let hits = |row: &counter_core::alert::Row| (row.name.clone(), row.hits.now, row.hits.before);
-    assert_eq!((report.hits.now, report.hits.before), (1253, Some(1000)));
+    assert_eq!(report.hits.map(|hits| (hits.now, hits.before)), Some((1253, Some(1000))));
+    assert_eq!(report.unread, [""; 0]);
     assert_eq!(report.visitors.map(|of| (of.now, of.before)), Some((3, None)));
     let rows = |rows: &[counter_core::alert::Row]| rows.iter().map(hits).collect::<Vec<_>>();
     let row = |name: &str, now, before| (name.to_owned(), now, Some(before));
@@ -112,30 +113,62 @@ async fn a_report_has_what_a_day_had_and_what_changed() {
 }
 
 #[tokio::test]
-async fn a_report_that_cannot_be_made_holds_up_no_alert_and_comes_later() {
+async fn a_report_has_what_can_be_read_and_names_the_rest() {
     let (server, redis) = stores::redis().await;
     let store = AnyStore::from(redis);
     let (mut counters, inbox, today) = (counters(&store), Inbox::default(), today());
-    let rule = AlertRule::above("busy", name("hits"), precision(3600), 0);
-    let builder = Watch::builder(counters.stats(), store.clone()).rule(rule).report(schedule());
+    let builder = Watch::builder(counters.stats(), store.clone()).report(schedule());
     let mut watch = builder.deliver(inbox.receiver()).build().expect("a good schedule");
-    watch.check_once(today.minus(2 * DAY).plus(7200)).await.expect("it answers");
-    record(&counters, today.minus(DAY), &[("hits", 1)]);
-    record(&counters, today.minus(2 * DAY), &[("hits", 1)]);
+    watch.check_once(today.minus(3 * DAY).plus(7200)).await.expect("it answers");
+    let hits = [("hits", 9), ("status:5xx", 1), ("/", 7), ("/about", 2), ("label:device:tv", 3)];
+    for ago in [2, 3] {
+        record(&counters, today.minus(ago * DAY), &hits);
+    }
+    record(&counters, today.minus(2 * DAY), &[("label:device:phone", 5)]);
     counters.flush().await.expect("the store is there");
-    let key = "access:count:86400:hits";
-    let kept = server.command(&["DUMP", key]);
-    assert_eq!(server.int(&["DEL", key]), 1, "{kept:?}");
-    server.command(&["SET", key, "no hash"]);
-    let at = today.minus(DAY).plus(7200);
-    watch.check_once(at).await.expect("it answers");
-    let texts = inbox.texts();
-    assert!(texts.iter().all(|text| text.contains("busy")) && !texts.is_empty(), "{texts:?}");
-    server.command(&["DEL", key]);
-    watch.check_once(at.plus(299)).await.expect("it answers");
-    assert!(inbox.take().iter().all(|message| matches!(message, Message::Alert(_))));
-    watch.check_once(at.plus(300)).await.expect("it answers");
-    assert_eq!(only(inbox.take()).id, format!("day:{}", today.minus(DAY)));
+    let keys =
+        ["status:5xx", "/about", "label:device:phone"].map(|name| format!("access:count:86400:{name}"));
+    for key in &keys {
+        server.command(&["SET", key, "no hash"]);
+    }
+    watch.check_once(today.minus(DAY).plus(7200)).await.expect("it answers");
+    let mut report = only(inbox.take());
+    report.unread.sort();
+    let mut expected = keys.to_vec();
+    expected.sort();
+    assert_eq!(report.unread, expected);
+    let hits = report.hits.map(|hits| (hits.now, hits.before));
+    assert_eq!((hits, report.shares.len()), (Some((9, Some(9))), 0));
+    assert_eq!(report.pages.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["/"]);
+    assert_eq!((report.risen.len(), report.fallen.len()), (0, 0));
+    assert_eq!(report.labels, [("device".to_owned(), vec![("tv".to_owned(), 3)])]);
+    assert!(report.to_string().contains("\nnot readable\n"), "{report}");
+    assert!(report.html().contains("Not readable"));
+
+    server.command(&["SET", "access:count:86400:hits", "no hash"]);
+    watch.check_once(today.plus(7200)).await.expect("it answers");
+    let report = only(inbox.take());
+    assert_eq!(report.hits, None);
+    assert!(report.unread.iter().any(|key| key == "access:count:86400:hits"), "{:?}", report.unread);
+}
+
+#[tokio::test]
+async fn a_report_with_a_label_of_too_many_values_has_its_top_values() {
+    let store = AnyStore::from(MemoryStore::new());
+    let mut counters = Counters::builder(store.clone()).max_counters(102_000).build().expect("a good number");
+    let (inbox, today) = (Inbox::default(), today());
+    let builder = Watch::builder(counters.stats(), store.clone()).report(schedule());
+    let mut watch = builder.deliver(inbox.receiver()).build().expect("a good schedule");
+    watch.check_once(today.minus(DAY).plus(7200)).await.expect("memory answers");
+    record(&counters, today.minus(DAY), &[("hits", 1), ("label:campaign:top", 3)]);
+    for n in 0..101_000 {
+        record(&counters, today.minus(DAY), &[(&format!("label:campaign:{n}"), 1)]);
+    }
+    counters.flush().await.expect("memory takes all");
+    watch.check_once(today.plus(7200)).await.expect("memory answers");
+    let report = only(inbox.take());
+    assert_eq!(report.labels[0].1[0], ("top".to_owned(), 3));
+    assert_eq!(report.unread, ["the rarest values of the label campaign"]);
 }
 
 stores::on! {

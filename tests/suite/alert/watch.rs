@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counter_core::alert::{AlertKind, AlertRule, DeliveryError, Message, RuleError, Severity, Watch};
-use counter_core::document::DocumentStore;
+use counter_core::document::{Document, DocumentStore};
+use counter_core::stores::Answer;
 use counter_core::visits::{Bin, Distribution, Measure, Measured};
 use counter_core::{AnyStore, Counters, MemoryStore, Stats, Timestamp};
 use tokio::time::timeout;
@@ -262,6 +264,61 @@ async fn another_watch_tells_what_one_was_telling_when_it_ended() {
     assert_eq!(ids, *begun.lock().expect("calm"));
 }
 
+/// A store that counts the bytes that are read of the state of alerts.
+#[derive(Clone, Debug)]
+struct Metered {
+    store: AnyStore,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Metered {
+    fn meter(&self, name: &str, document: Document) -> Document {
+        if name == "alerts" {
+            self.bytes.fetch_add(document.content.len(), Ordering::Relaxed);
+        }
+        document
+    }
+}
+
+impl DocumentStore for Metered {
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+        Box::pin(async move { Ok(self.meter(name, self.store.read(name).await?)) })
+    }
+
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+        Box::pin(async move { Ok(self.meter(name, self.store.read_newer(name, version).await?)) })
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
+        self.store.replace(name, version, content)
+    }
+}
+
+#[tokio::test]
+async fn what_watches_share_is_read_again_only_if_it_has_changed() {
+    let store = Metered { store: AnyStore::from(MemoryStore::new()), bytes: Arc::default() };
+    let (counters, inbox) = (counters(&store.store), Inbox::default());
+    let watch = || {
+        let builder = Watch::builder(counters.stats(), store.clone()).rule(errors());
+        builder.deliver(inbox.receiver()).build().expect("a good rule")
+    };
+    let (mut first, mut second) = (watch(), watch());
+    let read = |bytes| store.bytes.swap(bytes, Ordering::Relaxed);
+    let judged = hour(2).1;
+    assert_eq!(first.check_once(judged).await.expect("memory answers").judged, 1);
+    assert_eq!(read(0), 0, "there was no document");
+    second.check_once(judged.plus(1)).await.expect("memory answers");
+    assert!(read(0) > 0);
+    for watch in [&mut first, &mut second] {
+        watch.check_once(judged.plus(2)).await.expect("memory answers");
+    }
+    assert_eq!(read(0), 0);
+    // The other watch has changed it.
+    assert_eq!(second.check_once(hour(1).1).await.expect("memory answers").judged, 1);
+    first.check_once(hour(1).1.plus(1)).await.expect("memory answers");
+    assert!(read(0) > 0);
+}
+
 #[tokio::test]
 async fn versions_with_other_rules_leave_each_others_alerts_alone_for_a_week() {
     let store = AnyStore::from(MemoryStore::new());
@@ -355,8 +412,9 @@ async fn many_rules_take_few_exchanges_and_unknown_state_is_told() {
     assert_eq!((checked.judged, checked.delivered), (1000, 500));
     let sent: BTreeMap<_, _> = commands(&server);
     let grown = |command: &str| sent.get(command).unwrap_or(&0) - before.get(command).unwrap_or(&0);
-    assert!(grown("hset") == 2 && grown("exec") == 0 && grown("time") <= 2, "{sent:?}");
-    server.command(&["HSET", "access:document:alerts", "content", "no JSON"]);
+    // Twice the state, and once the progress of the process.
+    assert!(grown("hset") == 3 && grown("exec") == 0 && grown("time") <= 2, "{sent:?}");
+    server.command(&["HSET", "access:document:alerts", "version", "7", "content", "no JSON"]);
     let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
     assert!(error.to_string().contains("alerts"), "{error}");
 }

@@ -47,6 +47,7 @@ stores::on! {
         the_salt_of_an_epoch_is_the_first_that_was_offered
         a_salt_that_expired_is_forgotten
         a_lifetime_is_the_sum_of_all_and_outlives_cleaning
+        the_lifetime_of_a_label_value_ends_with_its_last_sample
         a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
         several_counters_are_read_in_their_order_however_wide_the_range
         names_that_differ_in_a_byte_are_different_counters
@@ -545,6 +546,37 @@ async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + 
     clean(&store, T + 1000 * 86_400).await;
     assert!(known(&store).await.is_empty());
     assert_eq!(lifetimes(&store, &["a", "b"]).await, [12, 11]);
+}
+
+async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Store + Clone) {
+    let [gone, old, value] = ["label:a:gone", "label:a:old", "label:a:value"];
+    // The hits of the old one are expired: no precision is as coarse.
+    let cells = vec![
+        cell(gone, T, 1, 5),
+        cell(old, 0, 100_000, 9),
+        cell(value, T, 1, 5),
+        cell(value, T + 86_400, 1, 7),
+    ];
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let sweep = async || {
+        assert_eq!(
+            store.adopt(Shard::default(), None, &Grid::default().counts).await.expect("readable"),
+            None
+        );
+    };
+    sweep().await;
+    // The days of the value remain.
+    clean(&store, T + 3600 * 121).await;
+    sweep().await;
+    assert_eq!(lifetimes(&store, &[gone, old, value]).await, [5, 0, 12]);
+    let days = unix(T).as_unix() / 86_400 * 86_400;
+    clean(&store, days + 86_400 * 120).await;
+    sweep().await;
+    assert_eq!(lifetimes(&store, &[gone, old, value]).await, [0, 0, 12]);
+    // A value that returns begins again.
+    let back = WriterId::random();
+    send(&store, &batch(back, 1, vec![cell(gone, T, 1, 3)])).await;
+    assert_eq!(lifetimes(&store, &[gone]).await, [3]);
 }
 
 async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {

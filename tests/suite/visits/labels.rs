@@ -202,6 +202,70 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
 }
 
 #[tokio::test]
+async fn a_slow_scan_of_a_small_site_for_three_weeks_leaves_few_names_and_exact_values() {
+    const HOURS: u64 = 21 * 24;
+    let (mut site, now) = (Instance::over(MemoryStore::new()), Timestamp::now());
+    let first = precision(3600).bucket(now).start.minus(3600 * HOURS);
+    let mut real = BTreeMap::<_, u64>::new();
+    for hour in 0..HOURS {
+        for n in 0..950 {
+            let at = first.plus(3600 * hour + 3 * n);
+            let is_real = n % 19 < 2;
+            let value = if is_real { format!("real-{}", n % 7) } else { format!("made-up-{hour}-{n}") };
+            site.count(Some(&value), at);
+            if is_real {
+                *real.entry(value).or_default() += 1;
+            }
+        }
+        if hour % 24 == 23 {
+            site.flush().await;
+        }
+    }
+    let (stats, day) = (site.counters.stats(), precision(86_400));
+    let top = stats.label("referrer", day, first.minus(86_400)..now, 7).await.expect("readable");
+    assert_eq!((top.total, top.is_partial), (950 * HOURS, false));
+    let top: BTreeMap<_, _> = top.values.into_iter().collect();
+    assert_eq!(top, real);
+    let all = stats.label("referrer", day, first.minus(86_400)..now, usize::MAX).await.expect("readable");
+    assert!(all.values.len() as u64 <= PLACES, "{}", all.values.len());
+}
+
+#[tokio::test]
+async fn a_counter_that_is_no_value_hides_no_label_that_follows() {
+    let store = MemoryStore::new();
+    let mut site = Instance::over(store.clone());
+    for n in 0..1500 {
+        site.recorder.record_at(site.recorder.counter(&format!("label:a{n}")), None, yesterday(), ONE);
+    }
+    site.count(Some("a.example"), yesterday());
+    site.flush().await;
+    let stranger = Counters::builder(store).build().expect("the defaults are fine");
+    assert_eq!(stranger.stats().labels().await.expect("readable"), ["referrer"]);
+}
+
+#[tokio::test]
+async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
+    let store = MemoryStore::new();
+    let mut counters = Counters::builder(store).max_counters(102_000).build().expect("a good number");
+    let (recorder, at) = (counters.recorder(), yesterday());
+    let hits = |value: &str, hits| {
+        let counter = recorder.counter(&format!("label:campaign:{value}"));
+        recorder.record_at(counter, None, at, hits);
+    };
+    (0..101_000).for_each(|n| hits(&format!("{n:06}"), ONE));
+    // The last ones by name.
+    for (value, count) in [("x", 7), ("y", 9), ("z", 8)] {
+        hits(value, count.try_into().expect("not 0"));
+    }
+    counters.flush().await.expect("memory takes all");
+    let hour = precision(3600).bucket(at).start;
+    let top = counters.stats().label("campaign", precision(3600), hour..hour.plus(3600), 3).await;
+    let top = top.expect("readable");
+    assert_eq!(top.values, [("y", 9), ("z", 8), ("x", 7)].map(|(value, count)| (value.to_owned(), count)));
+    assert_eq!((top.is_partial, top.total), (true, 100_000 - 3 + 24));
+}
+
+#[tokio::test]
 async fn what_values_have_missed_is_bounded_in_every_hour_over_three_instances() {
     let mut random = Random::storm("of values");
     let store = MemoryStore::new();

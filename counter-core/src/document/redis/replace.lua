@@ -1,7 +1,7 @@
 -- Replaces a document that still has the version that was seen.
 --
 -- KEYS  the document
--- ARGV  the version that was seen, the one after it, and the content
+-- ARGV  the version that was seen, the new one, and the content
 --
 -- Returns 1 if it had that version, and 0 if nothing was done.
 

@@ -66,7 +66,7 @@ pub(crate) async fn update(
         let mut record = before.clone().unwrap_or_else(|| StoreRecord::new(now));
         change(&mut record, now);
         let is_kept = before.as_ref() == Some(&record)
-            || documents.replace(NAME, document.version, record.to_text().as_bytes()).await?;
+            || documents.replace(NAME, document.version, record.to_text().as_bytes()).await?.is_some();
         if is_kept {
             return Ok(Some((record, now)));
         }

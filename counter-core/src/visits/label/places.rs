@@ -11,10 +11,14 @@ use crate::{CounterName, Precision, Timestamp};
 
 /// The values of one label that count under their own names, and what decides which ones these are.
 ///
-/// As long as there are free places, every value gets one when it comes. After that, a value gets the place of a rarer
-/// one when it is known to have had its share of the hits of this hour and the last: 1 of so many as there are places. Until then its
-/// hits are `(other)`, and a sketch of frequent items bounds how many of them it has. So a scan of made-up values fills what
-/// was free, and takes nobody's place.
+/// While there are free places, every value gets one with its first hit. After that, a value takes the place of the rarest
+/// one if it is known to have had at least 10 hits in this hour and the last, twice as many as the rarest value, and its
+/// share of all hits: 1 in as many as there are places. Until then it counts under `(other)`, and a sketch of frequent
+/// items bounds its hits there.
+///
+/// The share alone protects a busy site. On a site with fewer than 2,000 hits in two hours, every made-up value has this
+/// share with its first hit. Therefore a value also needs a minimum number of hits, and the turnover of places is limited:
+/// see [`TURNOVER`]. This bounds the number of names of a label in the store.
 #[derive(Debug)]
 pub(super) struct Places {
     /// The number of the label, from 1.
@@ -42,6 +46,10 @@ pub(super) struct Places {
     closed: Vec<Labelled>,
     /// Set while so many counts wait for the store that no value gets the place of another.
     is_crowded: bool,
+    /// No value with a place has had fewer hits than this in this hour and the last.
+    fewest: u64,
+    /// Credit for replacements: each costs [`TURNOVER`], and every second adds the number of places.
+    credit: u64,
     /// The sum of all hits, and of those that were not taken yet.
     pub(super) recorded: u64,
     pub(super) waiting: u64,
@@ -72,6 +80,18 @@ pub(crate) const LABEL_PLACES: usize = 2000;
 
 /// The size of a sketch: what its bound is off by at most, 3.5 of 8,192 hits, and a share of 1 in 2,000 are less than 0.1 %.
 const SKETCH: usize = 8192;
+
+/// The hits of this hour and the last that a value needs to take the place of another.
+const MIN_HITS: u64 = 10;
+
+/// How many times the hits of the rarest value a value needs to take its place.
+const MARGIN: u64 = 2;
+
+/// The seconds in which every place can pass to another value once: 125 hours, so 16 of 2,000 places in an hour.
+///
+/// After a quiet time, a quarter of the places may pass immediately. With 2,000 places, a process creates at most 2,000 +
+/// 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, for which the store keeps days by default.
+const TURNOVER: u64 = 450_000;
 
 /// The number of counts at which the thread that closed the last one folds them.
 const CLOSED: usize = 4096;
@@ -109,6 +129,8 @@ impl Places {
             told: 0,
             closed: Vec::new(),
             is_crowded: false,
+            fewest: 0,
+            credit: 0,
             recorded: 0,
             waiting: 0,
         };
@@ -155,11 +177,8 @@ impl Places {
         let hash = self.hasher.hash_one(value);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
-        let has_share = || sum(known).saturating_mul(self.most as u64) >= sum(self.noted);
-        if self.places.len() < FIXED.len() + self.most || !self.is_crowded && has_share() {
-            let at = self.give_place(value, known);
-            let generation = self.places[at].generation;
-            return self.noted_at(at, generation);
+        if let Some(at) = self.place_for(sum(known)) {
+            return self.give_place(at, value, known);
         }
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
@@ -169,23 +188,42 @@ impl Places {
         self.noted_at(AT_OTHER, turn % VALUELESS)
     }
 
-    /// Gives a value a free place, or that of the rarest.
-    fn give_place(&mut self, value: &str, noted: [u64; 2]) -> usize {
-        let name = self.name(value).expect("it was looked at");
-        let at = if self.places.len() < FIXED.len() + self.most {
-            self.places.push(Place::of(name, 0, noted));
-            self.places.len() - 1
-        } else {
-            let values = (0..).zip(&self.places).skip(FIXED.len());
-            let (at, _) = values.min_by_key(|(_, place)| sum(place.noted)).expect("there are some");
-            let generation = (self.places[at].generation + 1) % NotedValue::GENERATIONS;
-            let mut rarest = std::mem::replace(&mut self.places[at], Place::of(name, generation, noted));
-            self.index.remove(&rarest.name[self.prefix.len()..]);
-            rarest.close(&mut self.closed);
-            at
-        };
+    /// Returns the place that a value with this many hits may have: a free one, or that of the rarest value.
+    fn place_for(&mut self, hits: u64) -> Option<usize> {
+        if self.places.len() < FIXED.len() + self.most {
+            return Some(self.places.len());
+        }
+        let has_share = hits.saturating_mul(self.most as u64) >= sum(self.noted);
+        let may_replace = |fewest: u64| hits >= MIN_HITS.max(fewest.saturating_mul(MARGIN));
+        if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.fewest) {
+            return None;
+        }
+        let values = (0..).zip(&self.places).skip(FIXED.len());
+        let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
+        // Within an hour the hits of all places only grow.
+        self.fewest = sum(rarest.noted);
+        if !may_replace(self.fewest) {
+            return None;
+        }
+        self.credit -= TURNOVER;
+        Some(at)
+    }
+
+    /// Gives a place to a value with these known hits.
+    fn give_place(&mut self, at: usize, value: &str, noted: [u64; 2]) -> NotedValue {
+        let name = self.name(value).expect("it was checked");
+        let mut generation = 0;
+        match self.places.get_mut(at) {
+            None => self.places.push(Place::of(name, generation, noted)),
+            Some(place) => {
+                generation = (place.generation + 1) % NotedValue::GENERATIONS;
+                let mut rarest = std::mem::replace(place, Place::of(name, generation, noted));
+                self.index.remove(&rarest.name[self.prefix.len()..]);
+                rarest.close(&mut self.closed);
+            }
+        }
         self.index.insert(value.into(), at);
-        at
+        self.noted_at(at, generation)
     }
 
     fn noted_at(&self, place: usize, generation: u32) -> NotedValue {
@@ -206,9 +244,11 @@ impl Places {
         if at < self.hour || at > Timestamp::now().plus(AHEAD) {
             return false;
         }
-        self.hour = self.hours.bucket(at).start;
+        let start = self.hours.bucket(at).start;
+        self.earn(start.as_unix() - self.hour.as_unix());
+        self.hour = start;
         self.turn = self.turn.wrapping_add(1);
-        (self.missed, self.told) = (0, 0);
+        (self.missed, self.told, self.fewest) = (0, 0, 0);
         self.noted = [0, self.noted[0]];
         self.unplaced.swap(0, 1);
         self.unplaced[0].reset();
@@ -216,6 +256,13 @@ impl Places {
             place.noted = [0, place.noted[0]];
         }
         true
+    }
+
+    /// Allows more replacements after this many seconds, and a quarter of the places at most.
+    fn earn(&mut self, seconds: u64) {
+        let places = self.most as u64;
+        let limit = TURNOVER * (places / 4).max(1);
+        self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
     /// Notes that counts are given up: what was told with them has to be told again.
@@ -318,6 +365,8 @@ const fn sum([this, last]: [u64; 2]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -348,5 +397,34 @@ mod tests {
         places.give_up();
         let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
         assert_eq!(places.counts(noted, 1, next)[1].1, 3);
+    }
+
+    #[test]
+    fn made_up_values_on_a_small_site_leave_few_names_and_real_ones_get_places() {
+        const WEEKS: u64 = 4;
+        // Values that come once, and values that come often enough for a place.
+        for repetitions in [1, 12] {
+            let hours = Precision::try_from(3600).expect("not 0");
+            let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
+            let (mut names, mut others) = (HashSet::new(), 0);
+            for hour in 0..WEEKS * 7 * 24 {
+                for n in 0..950_u64 {
+                    // The scan has a day before anything else comes.
+                    let is_real = hour >= 24 && n % 19 < 2;
+                    let value = match is_real {
+                        true => format!("real-{}", n % 7),
+                        false => format!("made-up-{hour}-{}", n / repetitions),
+                    };
+                    let at = Timestamp::from_unix(36_000 + 3600 * hour + 3 * n);
+                    let noted = places.note(Some(&value), at, NonZeroU32::MIN);
+                    let [(name, _), _] = places.counts(noted, 1, at);
+                    others += u64::from(is_real && hour >= 48 && name.ends_with(OTHER));
+                    names.insert(name);
+                }
+            }
+            let bound = 2000 + 500 + WEEKS * 7 * 24 * 16;
+            assert!(names.len() as u64 <= bound, "{} of {repetitions}", names.len());
+            assert_eq!(others, 0, "{repetitions}");
+        }
     }
 }

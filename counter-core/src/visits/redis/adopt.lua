@@ -2,13 +2,13 @@
 --
 -- KEYS  known, due, scratch (see apply.lua)
 -- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
---       samples of other widths, then pairs: width, samples
+--       samples of other widths, then pairs: precision, samples
 --
 -- Returns the member to go on after, or '' at the end.
 
 local samples = {}
 for at = 6, #ARGV, 2 do
-  samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
+  samples[tonumber(string.match(ARGV[at], '^%d+'))] = tonumber(ARGV[at + 1])
 end
 local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, limit)

@@ -261,12 +261,16 @@ end
 -- once, for it has sent visitors that are gone.
 local some_forgotten = redis.pcall('HLEN', KEYS[7])
 some_forgotten = type(some_forgotten) == 'number' and some_forgotten > 0
+local new_values = {}
 local function total(counter, count, text, cell)
   local reply = pcall('HINCRBY', KEYS[5], counter, text)
   if type(reply) == 'table' then
     refuse('i0', reply)
   elseif reply == count then
     remarks['b' .. cell] = 'began'
+    if #counts > 0 and string.sub(counter, 1, 6) == 'label:' then
+      new_values[#new_values + 1] = counter
+    end
   end
   if some_forgotten then
     local told = counter .. '\n' .. ARGV[3]
@@ -294,6 +298,13 @@ else
   end
 end
 enter()
+-- The lifetime of a label's value goes with its last sample (see clean.lua), so it does not begin with hits that no
+-- precision keeps.
+for _, value in ipairs(new_values) do
+  if not redis.call('ZSCORE', KEYS[2], counts[#counts].text .. ':' .. value) then
+    redis.pcall('HDEL', KEYS[5], value)
+  end
+end
 
 local index, heads, values, from = 0, take(), take(), 1
 for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\n(%d+)\n([de])(%d+)\n') do

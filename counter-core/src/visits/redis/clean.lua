@@ -1,7 +1,7 @@
 -- Removes samples that left retention, of the counters whose turn it is, up to a budget of work.
 --
--- KEYS  known, due, scratch (see apply.lua), sources, sources-due
--- ARGV  now, budget, prefix of counts, prefix of sources, samples of other widths, then pairs: width, samples
+-- KEYS  known, due, scratch (see apply.lua), sources, sources-due, total
+-- ARGV  now, budget, prefix of counts, prefix of sources, samples of other widths, then pairs: precision, samples
 --
 -- Returns {samples removed, counters removed, 1 if more is due}.
 --
@@ -14,9 +14,10 @@
 -- The clock of one instance may be ahead, and must not take from the others what they keep.
 local time = tonumber(redis.call('TIME')[1])
 local now, budget = math.min(tonumber(ARGV[1]), time), tonumber(ARGV[2])
-local samples = {}
+local samples, precisions = {}, {}
 for at = 6, #ARGV, 2 do
-  samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
+  samples[tonumber(string.match(ARGV[at], '^%d+'))] = tonumber(ARGV[at + 1])
+  precisions[#precisions + 1] = ARGV[at]
 end
 local removed, forgotten = 0, 0
 
@@ -75,6 +76,20 @@ local function remove(key, fields)
   return #fields > 0 and redis.call('HDEL', key, unpack(fields)) or 0
 end
 
+-- Removes the lifetime of a label's value with its last sample: values come from outside, and would accumulate.
+local function forget_value(name)
+  if not name or string.sub(name, 1, 6) ~= 'label:' then
+    return
+  end
+  for _, precision in ipairs(precisions) do
+    if redis.call('ZSCORE', KEYS[1], precision .. ':' .. name) then
+      return
+    end
+  end
+  budget = budget - #precisions
+  redis.pcall('HDEL', KEYS[6], name)
+end
+
 -- Returns the new score, if the member is still to be cleaned.
 local function clean(member, score)
   local limit = limit_of(string.match(member, '^(%d+@?%d*):'))
@@ -111,6 +126,7 @@ local function clean(member, score)
   if gone == size then
     redis.call('ZREM', KEYS[1], member)
     redis.call('ZREM', KEYS[2], member)
+    forget_value(string.match(member, ':(.*)$'))
     forgotten = forgotten + 1
     return nil
   end

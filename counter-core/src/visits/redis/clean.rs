@@ -20,7 +20,8 @@ pub(super) async fn clean(
     kept: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
-    let mut call = Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due]);
+    let mut call =
+        Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due, &keys.total]);
     call.number(now);
     call.number(BUDGET);
     call.push(keys.counts());
@@ -62,7 +63,7 @@ fn cursor_of(last: &[u8]) -> Option<String> {
 fn retention(call: &mut Call, kept: &Precisions) {
     call.number(SAMPLES);
     for kept in kept.iter() {
-        call.number(kept.precision.as_seconds());
+        call.push(kept.precision.to_string());
         call.number(kept.samples);
     }
 }

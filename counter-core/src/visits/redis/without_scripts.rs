@@ -21,7 +21,7 @@ use crate::visits::{
     Adds, ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark, StoredFence, Witness,
 };
 use crate::writer::WriterId;
-use crate::{Error, Precision, Precisions, Timestamp};
+use crate::{CounterName, Error, Precision, Precisions, Timestamp};
 
 /// The number of counters that are cleaned in one call.
 const MEMBERS: usize = 20;
@@ -161,7 +161,9 @@ fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, 
             commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
             commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
         }
-        if batch.adds != Adds::Samples {
+        // The lifetime of a label's value goes with its last sample, so it does not begin without one.
+        let is_value = cell.counter.label().is_some();
+        if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
             let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
             commands.push((Of::Lifetime(index), ("HINCRBY", total)));
         }
@@ -287,7 +289,7 @@ async fn clean_member(
     let Some(precision) = precision else {
         return not_ours().await;
     };
-    let transaction = server.watch(&key).await?;
+    let mut transaction = server.watch(&key).await?;
     let fields: Vec<Bytes> = match transaction.call("HKEYS", args([&key])).await {
         Err(error) if has_code(&error, "WRONGTYPE") => return not_ours().await,
         fields => fields?,
@@ -306,6 +308,9 @@ async fn clean_member(
     if left.is_empty() {
         commands.push(("ZREM", args([&keys.known, member])));
         commands.push(("ZREM", args([&keys.due, member])));
+        if let Some(value) = last_of_value(&mut transaction, keys, precision, member, kept).await? {
+            commands.push(("HDEL", args([&*keys.total, value])));
+        }
     } else {
         let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
         commands.push(("ZADD", args([&keys.due, &next.to_string(), member])));
@@ -316,4 +321,24 @@ async fn clean_member(
         cleaned.counters += u64::from(left.is_empty());
     }
     Ok(())
+}
+
+/// Returns the counter of a member if it is the value of a label that has no samples of another precision.
+async fn last_of_value<'a>(
+    transaction: &mut Transaction<'_>,
+    keys: &Keys,
+    precision: Precision,
+    member: &'a str,
+    kept: &Precisions,
+) -> Result<Option<&'a str>, Error> {
+    let name = member.split_once(':').map(|(_, name)| name);
+    let Some(value) = name.filter(|name| name.starts_with(CounterName::LABELS)) else { return Ok(None) };
+    for other in kept.iter().map(|kept| kept.precision).filter(|other| *other != precision) {
+        let key = format!("{}{other}:{value}", keys.counts());
+        transaction.watch(&key).await?;
+        if transaction.call::<u64>("EXISTS", args([&key])).await? > 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(value))
 }

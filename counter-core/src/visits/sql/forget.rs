@@ -7,6 +7,10 @@ use crate::{CounterName, Error, Precisions, Timestamp};
 
 /// The number of buckets that are deleted by one statement.
 const BUCKETS: usize = 1000;
+/// The number of values of labels that are deleted by one transaction.
+const VALUES: usize = 1000;
+/// The counters that have no samples. Those of a precision are found by its width, so they are read once.
+const WITHOUT_SAMPLES: &str = "id NOT IN (SELECT counter FROM access_known)";
 
 pub(super) async fn forget(
     store: &SqlVisits,
@@ -107,4 +111,35 @@ async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
         session.execute(&text, &[]).await?;
     }
     session.commit().await
+}
+
+/// Deletes the values of labels that have no samples left, with their lifetimes: they come from outside, and would
+/// accumulate.
+pub(super) async fn forget_values(store: &SqlVisits) -> Result<(), Error> {
+    while store.database.attempt(|| forget_values_once(store)).await? == VALUES {}
+    Ok(())
+}
+
+/// Deletes some of these values; returns how many.
+async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    // ';' follows ':'.
+    let text = format!(
+        "SELECT id FROM access_counter WHERE name >= 'label:' AND name < 'label;' AND forgotten = 0 \
+         AND {WITHOUT_SAMPLES} LIMIT {VALUES}"
+    );
+    let rows = session.fetch(&text, &[]).await?;
+    let values = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    if !values.is_empty() {
+        // A batch may have added a sample meanwhile, so the rows are held, in the order of batches, before they are
+        // checked again.
+        let (in_list, for_update) = (dialect.in_list, dialect.for_update);
+        let hold = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
+        session.fetch(&hold, &[Value::Ints(&values)]).await?;
+        let delete = format!("DELETE FROM access_counter WHERE id {in_list} AND {WITHOUT_SAMPLES}");
+        session.execute(&delete, &[Value::Ints(&values)]).await?;
+    }
+    session.commit().await?;
+    Ok(values.len())
 }

@@ -1,9 +1,10 @@
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::future::{join, join_all, try_join, try_join_all};
 
-use super::{CounterPage, NAMED, Ranking, Stats};
+use super::{CounterPage, MAX_RANKED, NAMED, PAGE, Ranking, Stats, buckets};
 use crate::time::Bucket;
 use crate::visits::Unreadable;
 use crate::visits::label::{MISSED, NONE, OTHER, hours};
@@ -24,15 +25,33 @@ pub struct LabelRanking {
     pub missed: u64,
     /// All hits: of all values, also of those that are not listed here, without a value and of others.
     pub total: u64,
+    /// True if the label has more values than one read may cover. The values with the largest lifetimes were read;
+    /// [`total`](Self::total) lacks the hits of the others.
+    pub is_partial: bool,
     /// Entries that cannot be read, of values that are therefore not ranked; 1,000 at most.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The number of values that a ranking may have to look at.
-const VALUES: u64 = 50_000;
+/// The values of a label, as far as one read covers them.
+#[derive(Debug, Default)]
+struct RankedValues {
+    ranking: Ranking,
+    is_partial: bool,
+}
 
-/// The names of a first page: those of a label that has all its places in one instance. Further pages are longer and longer.
+/// The number of values that are ranked in the order of their names, and as many again by their lifetimes.
+const MAX_VALUES: u64 = 50_000;
+
+/// The number of values that are listed.
+const MAX_LISTED: usize = 200_000;
+
+/// The number of names on the first page, which has all values of a label in one instance. Each following page has four
+/// times as many, up to [`MAX_PAGE`].
 const FIRST_PAGE: usize = 3000;
+const MAX_PAGE: usize = 50_000;
+
+/// The number of lifetimes that are read together.
+const LIFETIMES: usize = 10_000;
 
 /// The number of labels that are listed.
 const LABELS: usize = 100;
@@ -105,11 +124,18 @@ impl Stats {
             "" => name(CounterName::LABELS),
             label => name(&format!("{}{label}{}", CounterName::LABELS, char::MAX)),
         };
-        let mut after = last(begin)?;
-        while labels.len() < LABELS {
-            let page = self.list(&precisions, Some(&after), 1, Timestamp::MIN).await?;
-            let first = page.counters.first().map(|(name, _)| name);
-            let Some((label, _)) = first.and_then(CounterName::label) else { break };
+        let (mut after, mut size) = (last(begin)?, 1);
+        for _ in 0..2 * LABELS {
+            let page = self.list(&precisions, Some(&after), size, Timestamp::MIN).await?;
+            let names = page.counters.iter().map(|(name, _)| name);
+            let names = names.take_while(|name| name.starts_with(CounterName::LABELS));
+            let Some((label, _)) = names.clone().find_map(CounterName::label) else {
+                // Names without a value, such as `label:x`, hide no label that follows.
+                let Some(name) = names.last().filter(|_| page.next.is_some()) else { break };
+                (after, size) = (name.clone(), PAGE);
+                continue;
+            };
+            size = 1;
             let with_colon = format!("{label}:");
             if end.is_some_and(|end| *with_colon > *end) {
                 break;
@@ -149,9 +175,12 @@ impl Stats {
     /// # }
     /// ```
     ///
+    /// A read covers the first 50,000 values by name, or fewer if their buckets exceed 10,000,000. If the label has more
+    /// values with hits since the start of the range, it also covers those with the largest lifetimes, up to the same number.
+    /// If it leaves any value out, [`is_partial`](LabelRanking::is_partial) is set. It lists at most 200,000 values.
+    ///
     /// # Errors
-    /// Fails when the label has more than 50,000 values that are kept, when these times buckets exceed 10,000,000, when
-    /// the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the store
+    /// Fails when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the store
     /// cannot be read.
     pub async fn label(
         &self,
@@ -162,45 +191,82 @@ impl Stats {
     ) -> Result<LabelRanking, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
         let Ok(prefix) = name(&format!("{}{label}:", CounterName::LABELS)) else {
-            return Ok(LabelRanking::of(Ranking::default(), 0, limit));
+            return Ok(LabelRanking::of(RankedValues::default(), 0, limit));
         };
         let missed = self.missed(&prefix, precision, range.clone());
-        let (ranking, missed) = try_join(self.rank_values(&prefix, precision, &range), missed).await?;
-        let other = ranking.of(&prefix, OTHER);
-        let missed = missed.unwrap_or_else(|| ranking.of(&prefix, MISSED)).min(other);
-        Ok(LabelRanking::of(ranking, missed, limit))
+        let (values, missed) = try_join(self.rank_values(&prefix, precision, &range), missed).await?;
+        let other = values.ranking.of(&prefix, OTHER);
+        let missed = missed.unwrap_or_else(|| values.ranking.of(&prefix, MISSED)).min(other);
+        Ok(LabelRanking::of(values, missed, limit))
     }
 
-    /// Ranks all values of a label, by an exchange for each page of their names, and one more.
+    /// Ranks the values of a label, by an exchange for each page of their names, and one more.
     async fn rank_values(
         &self,
         prefix: &CounterName,
         precision: Precision,
         range: &Range<Timestamp>,
-    ) -> Result<Ranking, Error> {
+    ) -> Result<RankedValues, Error> {
+        let most = MAX_VALUES.min(MAX_RANKED / buckets(precision, range));
+        let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
         let precisions = [precision];
-        let mut ranking = Ranking::default();
-        let (mut seen, mut looked_at, mut size) = (0, 0, FIRST_PAGE);
+        let (mut values, mut beyond) = (RankedValues::default(), Vec::new());
+        let (mut listed, mut size) = (0, FIRST_PAGE);
         let mut page = self.list(&precisions, Some(prefix), size, range.start).await?;
         loop {
             let CounterPage { counters, next, unreadable } = page;
             let names = counters.into_iter().map(|(name, _)| name);
-            let names: Vec<_> = names.filter(|name| name.starts_with(&**prefix)).collect();
-            ranking.unreadable.extend(unreadable);
-            seen += names.len() as u64;
-            if seen > VALUES {
-                return Err(Error::new(ErrorKind::TooManyCounters { most: VALUES }));
-            }
-            let rank = self.rank(&names, precision, range, &mut looked_at, &mut ranking);
-            let Some(next) = next.filter(|next| next.starts_with(&**prefix)) else {
-                rank.await?;
-                ranking.sort();
-                return Ok(ranking);
+            let mut names: Vec<_> = names.filter(|name| name.starts_with(&**prefix)).collect();
+            values.ranking.unreadable.extend(unreadable);
+            let more = names.split_off(names.len().min(most.saturating_sub(listed)));
+            listed += names.len() + more.len();
+            let ranked = async {
+                self.rank(&names, precision, range, &mut values.ranking).await?;
+                values.is_partial |= self.keep_largest(&mut beyond, more, prefix, most).await?;
+                Ok(())
             };
-            size *= 4;
+            let next = next.filter(|next| next.starts_with(&**prefix));
+            let Some(next) = next.filter(|_| listed < MAX_LISTED) else {
+                ranked.await?;
+                values.is_partial |= listed >= MAX_LISTED;
+                break;
+            };
+            size = (size * 4).min(MAX_PAGE);
             let following = self.list(&precisions, Some(&next), size, range.start);
-            page = try_join(rank, following).await?.1;
+            page = try_join(ranked, following).await?.1;
         }
+        let beyond: Vec<_> = beyond.into_iter().map(|(_, name)| name).collect();
+        self.rank(&beyond, precision, range, &mut values.ranking).await?;
+        values.ranking.sort();
+        Ok(values)
+    }
+
+    /// Adds names and keeps the `most` with the largest lifetimes; returns whether it dropped any.
+    ///
+    /// A lifetime is an upper bound for the hits in any range, so a dropped name has at most as many hits as the smallest
+    /// lifetime that is kept.
+    async fn keep_largest(
+        &self,
+        kept: &mut Vec<(u64, CounterName)>,
+        names: Vec<CounterName>,
+        prefix: &str,
+        most: usize,
+    ) -> Result<bool, Error> {
+        let is_reserved = |name: &CounterName| name[prefix.len()..].starts_with('(');
+        for names in names.chunks(LIFETIMES) {
+            let lifetimes = self.store.lifetimes(names).await?;
+            let lifetime = |(name, lifetime): (&CounterName, Result<u64, _>)| {
+                let lifetime = if is_reserved(name) { u64::MAX } else { lifetime.unwrap_or(u64::MAX) };
+                (lifetime, name.clone())
+            };
+            kept.extend(names.iter().zip(lifetimes).map(lifetime));
+        }
+        let is_beyond = kept.len() > most;
+        if is_beyond {
+            kept.select_nth_unstable_by_key(most, |(lifetime, _)| Reverse(*lifetime));
+            kept.truncate(most);
+        }
+        Ok(is_beyond)
     }
 
     /// Returns the most that a value may have missed in a range, which is told in whole hours: more than all hits where
@@ -230,10 +296,17 @@ impl Stats {
 }
 
 impl LabelRanking {
-    fn of(ranking: Ranking, missed: u64, limit: usize) -> Self {
-        let Ranking { counters, mut unreadable } = ranking;
-        let mut all =
-            Self { values: Vec::new(), none: 0, other: 0, missed, total: 0, unreadable: Vec::new() };
+    fn of(values: RankedValues, missed: u64, limit: usize) -> Self {
+        let RankedValues { ranking: Ranking { counters, mut unreadable }, is_partial } = values;
+        let mut all = Self {
+            values: Vec::new(),
+            none: 0,
+            other: 0,
+            missed,
+            total: 0,
+            is_partial,
+            unreadable: Vec::new(),
+        };
         unreadable.truncate(NAMED);
         all.unreadable = unreadable;
         for (name, count) in counters {

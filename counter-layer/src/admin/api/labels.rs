@@ -17,10 +17,9 @@ pub(crate) fn route(stats: &Stats) -> Route {
         .json::<Labels>()
         .cached()
         .most(
-            "At most 10,000 buckets of each value, 10,000,000 of all values of a label, and 50,000 values of it; \
-             without `from` the latest 1,000.",
+            "At most 10,000 buckets of each value; without `from` the latest 1,000. Of a label with more than 50,000 \
+             values, or 10,000,000 buckets of all values, some of the rarest are left out, and `is_partial` is true.",
         )
-        .refusal("422", "There are more than 50,000 values of a label")
 }
 
 async fn labels(
@@ -52,8 +51,9 @@ async fn labels(
 
 impl LabelTop {
     fn of(label: String, top: LabelRanking) -> Self {
-        let LabelRanking { values, none, other, missed, total, unreadable, .. } = top;
+        let LabelRanking { values, none, other, missed, total, is_partial, unreadable, .. } = top;
         let values = values.into_iter().map(|(value, count)| LabelValue { value, count }).collect();
-        Self { label, total, none, other, missed, values, unreadable: Unreadable::list(unreadable) }
+        let unreadable = Unreadable::list(unreadable);
+        Self { label, total, none, other, missed, is_partial, values, unreadable }
     }
 }

@@ -152,7 +152,9 @@ pub(crate) struct LabelTop {
     pub(crate) other: u64,
     /// The most hits that any one value may have among the others: each has its count, or up to this many more.
     pub(crate) missed: u64,
-    /// The first first.
+    /// True if the label has more values than one read may cover: `total` lacks some of the rarest.
+    pub(crate) is_partial: bool,
+    /// The values with the most hits, in descending order.
     pub(crate) values: Vec<LabelValue>,
     /// The keys that cannot be read: their values are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,7 +1,7 @@
 //! The panels of labels, such as that of the sites that visitors came from.
 
 use counter_core::visits::LabelRanking;
-use counter_core::{CounterName, Error, ErrorKind};
+use counter_core::{CounterName, Error};
 
 use super::format;
 use super::period::Period;
@@ -53,15 +53,7 @@ impl Panel {
         let expected = TITLES.map(|(label, _)| label);
         let mut labels = reader.stats.label_rankings(&expected, precision, range, ROWS).await?;
         labels.truncate(PANELS);
-        let panel = |(label, ranking): (String, Result<_, Error>)| match ranking {
-            Ok(ranking) => Ok(Self::of(&label, ranking, &address)),
-            Err(error) => match error.kind() {
-                ErrorKind::TooManyCounters { .. } | ErrorKind::TooManyBuckets { .. } => {
-                    Ok(Self { note: Some(error.to_string()), ..Self::named(&label) })
-                }
-                _ => Err(error),
-            },
-        };
+        let panel = |(label, ranking): (String, Result<_, _>)| Ok(Self::of(&label, ranking?, &address));
         labels.into_iter().map(panel).collect()
     }
 
@@ -72,7 +64,7 @@ impl Panel {
     }
 
     fn of(label: &str, ranking: LabelRanking, address: &impl Fn(&CounterName) -> String) -> Self {
-        let LabelRanking { values, none, other, missed, total, .. } = ranking;
+        let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
         let most = values.first().map_or(0, |(_, count)| *count);
         let row = |(value, count): (String, u64)| {
             let counter = CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()?;
@@ -95,6 +87,9 @@ impl Panel {
         }
         if other > 0 && missed > 0 {
             notes.push(format!("each of these may have up to {} more", format::grouped(missed)));
+        }
+        if is_partial {
+            notes.push("some of the rarest are left out".to_owned());
         }
         let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
         Self { rows, note, ..Self::named(label) }
