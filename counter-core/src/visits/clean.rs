@@ -11,7 +11,8 @@ use crate::visits::Cleaned;
 use crate::visits::passes::Passes;
 use crate::{Error, Precisions, Store, Timestamp};
 
-/// Keeps the store small: removes samples that left retention, and counters that have no samples left.
+/// Keeps the store small: removes samples that left retention, and counters that have no samples left. The lifetime totals
+/// of counters stay, but for those of [values of labels](crate::visits::LabelValues), which come from outside.
 ///
 /// Every instance may run a cleaner; several at once do no harm. The store knows when the oldest sample of
 /// each counter leaves retention, so a pass only looks at counters that have something to remove: a counter

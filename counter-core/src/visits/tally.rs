@@ -6,6 +6,7 @@
 //! without stopping requests.
 
 mod adding;
+mod held;
 #[cfg(feature = "spool")]
 mod spool;
 #[cfg(test)]
@@ -189,11 +190,6 @@ impl Tally {
         self.labels.give_up();
     }
 
-    /// Returns how many counters can still be added.
-    pub(crate) fn free_counters(&self) -> usize {
-        self.registry.free()
-    }
-
     #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.registry.find(name)
@@ -355,14 +351,6 @@ impl Tally {
             ledger.hits.pending += waiting;
         }
         ledger
-    }
-
-    /// Returns the start of the oldest bucket with hits that the store has not acknowledged.
-    pub(crate) fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
-        let backlog = &mut *self.backlog();
-        self.fold_into(backlog, now);
-        let waiting = backlog.waiting.iter().filter_map(|waiting| waiting.pending.oldest());
-        waiting.chain(backlog.delivery.accounts().iter().filter_map(Account::sent_since)).min()
     }
 
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {

@@ -13,6 +13,11 @@ use crate::visits::{Agent, Bin, Hit, Measured, PageView};
 use crate::{Counter, Timestamp};
 
 impl Tally {
+    /// Returns how many counters can still be added.
+    pub(crate) fn free_counters(&self) -> usize {
+        self.registry.free()
+    }
+
     /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
     /// [`fold`](Self::fold).
     #[inline]
