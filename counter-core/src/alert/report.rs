@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Alert;
+use super::isolated::Isolated;
 use super::schedule::{Period, ReportSchedule};
 use crate::visits::Stats;
 use crate::{CounterName, Error, ErrorKind, Timestamp};
@@ -235,7 +236,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         let line = |f: &mut fmt::Formatter<'_>, name: &str, hits: Change| {
-            let line = format!("{:>12}  {name}  {}", hits.now, Percent(hits));
+            let line = format!("{:>12}  {}  {}", hits.now, Isolated(name), Percent(hits));
             writeln!(f, "{}", line.trim_end())
         };
         line(f, "hits", self.hits)?;
@@ -254,7 +255,7 @@ impl fmt::Display for Report {
         for (label, values) in &self.labels {
             writeln!(f, "\n{label}")?;
             for (value, hits) in values {
-                writeln!(f, "{hits:>12}  {value}")?;
+                writeln!(f, "{hits:>12}  {}", Isolated(value))?;
             }
         }
         if !self.alerts.is_empty() {
