@@ -300,7 +300,7 @@
 //! one by one; one more logout ends all sessions of the token.
 //!
 //! A client with a session or a link can test guesses of the token against the signature. The key is derived by Argon2id with
-//! 19 MiB of memory, so that each guess takes about 30 ms, and a token has at least 16 characters. `openssl rand -hex 16`
+//! 19 MiB of memory, so that each guess takes about 50 ms, and a token has at least 16 characters. `openssl rand -hex 16`
 //! prints a good one.
 //!
 //! # Days of a time zone

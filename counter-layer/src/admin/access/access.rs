@@ -94,7 +94,7 @@ impl Access {
     /// With the feature `dashboard`, a session can make [links](crate::guide::admin#a-link-to-one-view) that show one view
     /// to clients without the token, signed with the same key.
     ///
-    /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 30 ms in a release build.
+    /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 50 ms in a release build.
     ///
     /// ```
     /// use counter_layer::admin::Access;
