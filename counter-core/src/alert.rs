@@ -38,6 +38,7 @@
 
 mod severity;
 mod unit;
+mod isolated;
 mod expected;
 mod verdict;
 mod local;

@@ -18,6 +18,8 @@ pub struct Error {
 pub enum ErrorKind {
     /// The store cannot be reached or did not answer in time; what was sent may have been done.
     Unavailable,
+    /// The files of the [spool](crate::guide::spool) cannot be read or written. The store is not involved.
+    SpoolFailed,
     /// The store answered that it refuses.
     Refused,
     /// The store did not confirm an increment, which it may have counted: repeating it may count it twice.
@@ -58,6 +60,11 @@ pub enum ErrorKind {
     TooManyItems {
         /// Largest number of items allowed.
         most: u64,
+    },
+    /// The store has as many notes as it may have.
+    TooManyNotes {
+        /// Largest number of notes allowed.
+        max: usize,
     },
     /// The item is longer than an item may be.
     ItemTooLong {
@@ -112,6 +119,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             ErrorKind::Unavailable => f.write_str("the store cannot be reached or does not answer in time"),
+            ErrorKind::SpoolFailed => f.write_str("the files of the spool cannot be read or written"),
             ErrorKind::Refused => f.write_str("the store refused"),
             ErrorKind::Unconfirmed => {
                 f.write_str("the store did not confirm the increment: it may have counted")
@@ -134,6 +142,9 @@ impl fmt::Display for Error {
             }
             ErrorKind::TooManyItems { most } => {
                 write!(f, "there are more items than one call may touch: {most}")
+            }
+            ErrorKind::TooManyNotes { max } => {
+                write!(f, "there are {max} notes, which is the limit: remove one first")
             }
             ErrorKind::ItemTooLong { bytes, most } => {
                 write!(f, "an item has {bytes} bytes, more than {most}")

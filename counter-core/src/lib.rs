@@ -151,6 +151,8 @@ mod shard;
 mod error;
 mod future;
 mod handle;
+#[cfg(any(feature = "spool", feature = "sqlite"))]
+mod private_file;
 #[cfg(feature = "dump")]
 mod line;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]

@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! All notes are one [document](crate::document) of the store. There are [1,000](Notes::MAX) at most: then each one that is
-//! added takes the place of the one that was added first.
+//! All notes are one [document](crate::document) of the store. There are [1,000](Notes::MAX) at most: then another one is
+//! refused until one is removed.
 
 #[allow(clippy::module_inception, reason = "the `Note` itself, beside those that are kept")]
 mod note;

@@ -26,7 +26,8 @@
 #![doc = include_str!("admin/routes.md")]
 //!
 //! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
-//! `/logout` ends it. With the feature `dashboard`
+//! `/logout` ends it. A `POST` to `/logout/everywhere` ends all sessions of the token, and one to `/links/revoke` all links;
+//! both need the token or a session. With the feature `dashboard`
 //! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
 //! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
 //!
@@ -131,11 +132,12 @@
 //! `Content-Security-Policy` and cannot be framed.
 //!
 //! A session is valid on all instances with the same token, also after a restart, for twelve hours or the
-//! [`Access::session_lifetime`] that is set. The dashboard has a button that ends it in the browser, and live
-//! events end with it. A copied session can be ended early by changing the token only.
+//! [`Access::session_lifetime`] that is set. The dashboard has buttons to log out, to sign out everywhere, and to revoke all
+//! share links; the store keeps what was [revoked](crate::guide::admin#sessions), for all instances. Live events end with
+//! their session.
 //!
-//! A session of the dashboard can make a [link](crate::guide::admin#a-link-to-one-view) to its view, which is signed with the
-//! token and shows that view until its end to whoever has it.
+//! A session of the dashboard can make a [link](crate::guide::admin#a-link-to-one-view) to its view, which is signed with a
+//! key of the token and shows that view until its end to every client.
 //!
 //! The rate of guesses is bounded for each peer, and for all peers together. Behind a proxy this needs
 //! [`Access::clients`]; without it all clients are one peer.
@@ -178,6 +180,7 @@
 
 mod status;
 mod problem;
+mod upload;
 mod escape;
 #[cfg(feature = "dashboard")]
 mod zone;
@@ -225,7 +228,7 @@ use problem::Problem;
 /// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
-    access.guard(routes, None)
+    access.guard(routes, None, None)
 }
 
 /// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
@@ -247,8 +250,13 @@ pub fn pictures(
     access: Access,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
+    let documents = stats.documents();
     let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
-    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)), None)
+    access.guard(
+        with_fallbacks(routes).layer(map_response(headers::for_other_sites)),
+        None,
+        documents.as_ref(),
+    )
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -267,7 +275,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
         alerts: options.alerts.clone(),
     };
     #[cfg(feature = "dashboard")]
-    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone(), annotators);
+    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), annotators);
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&site);
     #[cfg(not(feature = "dashboard"))]
@@ -279,12 +287,12 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
         Some(alerts) => pages.merge(dashboard::alert_pages(&site, alerts)),
         None => pages,
     };
-    let public_path = options.public_path.clone();
+    let (public_path, documents) = (options.public_path.clone(), stats.documents());
     let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);
     #[cfg(feature = "dashboard")]
     let routes = routes.merge(pages);
-    access.guard(with_fallbacks(routes), public_path)
+    access.guard(with_fallbacks(routes), public_path, documents.as_ref())
 }
 
 fn with_fallbacks(routes: Router) -> Router {

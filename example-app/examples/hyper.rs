@@ -1,7 +1,7 @@
 //! A service without a framework: pages on hyper alone, and the admin router on the same port.
 //!
 //! ```sh
-//! ADMIN_TOKEN=letmein cargo run -p example-app --example hyper
+//! ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example hyper
 //! ```
 
 #![expect(clippy::print_stdout, reason = "the address is what a person who starts it looks for")]

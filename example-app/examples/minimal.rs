@@ -1,7 +1,7 @@
 //! The smallest complete service, which the README shows.
 //!
 //! ```sh
-//! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=letmein cargo run -p example-app --example minimal
+//! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example minimal
 //! ```
 
 #![expect(clippy::print_stdout, reason = "the address is what a person who starts it looks for")]

@@ -76,9 +76,12 @@ struct Settings {
     /// Time of day, by the site's clock, at which the forum's counts are recounted.
     #[arg(long, env, default_value = "04:00", value_parser = clock::time_of_day)]
     recount_at: u32,
-    /// Token of the admin pages; without it, a random one is generated and printed.
+    /// Token of the admin pages, at least 16 characters; without it, a random one is generated and printed.
     #[arg(long, env, hide_env_values = true)]
     admin_token: Option<String>,
+    /// Let browsers send the session of the admin pages over TLS only; it is set by itself if a trusted proxy sends X-Forwarded-Proto: https.
+    #[arg(long, env)]
+    secure_cookie: bool,
     /// Secret under which visitors are hashed: 32 hexadecimal digits, such as `openssl rand -hex 16` prints, the same for all instances over one Redis. Without it, each instance applies its limits separately. It is never stored or shown.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     secret: Option<String>,
@@ -203,6 +206,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
     let access =
         Access::bearer(&token)?.clients(client.clone()).may_record().may_repair().may_silence().may_note();
+    let access = if settings.secure_cookie { access.secure_cookie() } else { access };
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,

@@ -54,10 +54,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         notes.add(&Note::new(now.minus(3600 * hours), text)?).await?;
     }
 
-    let access = Access::bearer("a-token")?.may_note();
+    let access = Access::bearer("a-token-for-tests")?.may_note();
     let admin = admin::router_with(counters.stats(), access, Options::new().notes(notes));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let link = format!("http://{}/admin/stats?token=a-token", listener.local_addr()?);
+    let link = format!("http://{}/admin/stats?token=a-token-for-tests", listener.local_addr()?);
     let serving =
         tokio::spawn(axum::serve(listener, Router::new().nest("/admin/stats", admin)).into_future());
     let wanted = Wanted { width: 1080, ..Wanted::default() };

@@ -130,7 +130,7 @@ async fn start_example(demo: bool) -> (Process, String) {
         "--flush-interval",
         "0.25",
         "--admin-token",
-        "a-token",
+        "a-token-for-tests",
         "--distributions",
     ]);
     let hours = noon_offset() / 3600;
@@ -148,7 +148,7 @@ async fn start_example(demo: bool) -> (Process, String) {
     let link = |line: &str| Some(line.trim()).filter(|line| line.contains("/admin/stats")).map(str::to_owned);
     let link = example.wait_line(link, LIMIT).await;
     let and = if link.contains('?') { '&' } else { '?' };
-    (example, format!("{link}{and}token=a-token"))
+    (example, format!("{link}{and}token=a-token-for-tests"))
 }
 
 /// The driver of the browser, and its port.
@@ -194,7 +194,7 @@ impl Page {
     pub async fn open(&self, path: &str) {
         let is_counted = async || {
             let path = "/admin/stats/api/lifetimes?counter=hits";
-            let answer = get(self.site, path, &[("Authorization", "Bearer a-token")]).await;
+            let answer = get(self.site, path, &[("Authorization", "Bearer a-token-for-tests")]).await;
             let hits: Value = serde_json::from_str(&answer.body).expect("JSON");
             hits["lifetimes"][0]["total"].as_u64() >= Some(VISITED.len() as u64)
         };

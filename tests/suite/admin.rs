@@ -20,6 +20,7 @@ mod audits;
 mod alerts;
 mod notes;
 mod login;
+mod slow_bodies;
 mod closures;
 mod proxied;
 mod dashboard;

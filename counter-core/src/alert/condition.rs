@@ -2,6 +2,7 @@ use std::fmt;
 
 use super::Unit;
 use super::expected::{Expected, Side};
+use super::isolated::Isolated;
 use super::local::LocalCondition;
 use super::verdict::Verdict;
 use crate::CounterName;
@@ -104,38 +105,68 @@ impl Condition {
             (false, false) => "no longer below",
         };
         match self {
-            Self::Above { counter, .. } => format!("{counter} has {}, {} {bound}", Hits(value), beyond(true)),
+            Self::Above { counter, .. } => format!(
+                "{counter} has {}, {} {bound}",
+                Hits(value),
+                beyond(true),
+                counter = Isolated(counter)
+            ),
             Self::Below { counter, .. } => {
-                format!("{counter} has {}, {} {bound}", Hits(value), beyond(false))
+                format!(
+                    "{counter} has {}, {} {bound}",
+                    Hits(value),
+                    beyond(false),
+                    counter = Isolated(counter)
+                )
             }
             Self::ShareAbove { parts, whole, .. } => {
-                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
                 let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
-                format!("{} are {value} of {whole}, {beyond} {bound}", parts.join(" and "))
+                format!(
+                    "{} are {value} of {whole}, {beyond} {bound}",
+                    parts.join(" and "),
+                    whole = Isolated(whole)
+                )
             }
             Self::QuantileAbove { counter, measure, q, .. } => {
                 let unit = if *measure == Measure::Size { "bytes" } else { "s" };
                 let (q, beyond) = (Percent(*q), beyond(true));
-                format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
+                format!(
+                    "{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}",
+                    counter = Isolated(counter)
+                )
             }
             Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
-                format!("{counter} is silent, where {bound:.0} hits were expected by now")
+                format!(
+                    "{counter} is silent, where {bound:.0} hits were expected by now",
+                    counter = Isolated(counter)
+                )
             }
-            Self::Unusual { counter, side: Side::Silent, .. } => format!("{counter} is no longer silent"),
+            Self::Unusual { counter, side: Side::Silent, .. } => {
+                format!("{counter} is no longer silent", counter = Isolated(counter))
+            }
             Self::Unusual { counter, .. } => match expected {
                 Some(Expected { value: usual, lower, upper, .. }) => {
                     let beyond = if is_met { beyond(value > upper) } else { "again within" };
                     let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
-                    format!("{counter} has {}, {beyond} {band}, with {usual:.0} expected", Hits(value))
+                    format!(
+                        "{counter} has {}, {beyond} {band}, with {usual:.0} expected",
+                        Hits(value),
+                        counter = Isolated(counter)
+                    )
                 }
-                None => format!("{counter} has {}", Hits(value)),
+                None => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
             },
             Self::Dead { counter, .. } => match is_met {
-                true => format!("{counter} has no hits"),
-                false => format!("{counter} has {}", Hits(value)),
+                true => format!("{counter} has no hits", counter = Isolated(counter)),
+                false => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
             },
             Self::NewLabel { label: of, places, .. } => match label {
-                Some(new) => format!("{new} is new among the first {places} of {of}, with {}", Hits(value)),
+                Some(new) => format!(
+                    "{new} is new among the first {places} of {of}, with {}",
+                    Hits(value),
+                    new = Isolated(new)
+                ),
                 None => format!("nothing is new among the first {places} of {of}"),
             },
             Self::Local(condition) => condition.explain(verdict),
@@ -151,13 +182,24 @@ impl fmt::Display for Condition {
             least => format!(", where there are {least} {what} at least"),
         };
         match self {
-            Self::Above { counter, hits } => write!(f, "{counter} has more than {hits} hits"),
-            Self::Below { counter, hits: 1 } => write!(f, "{counter} has no hits"),
-            Self::Below { counter, hits } => write!(f, "{counter} has fewer than {hits} hits"),
+            Self::Above { counter, hits } => {
+                write!(f, "{counter} has more than {hits} hits", counter = Isolated(counter))
+            }
+            Self::Below { counter, hits: 1 } => {
+                write!(f, "{counter} has no hits", counter = Isolated(counter))
+            }
+            Self::Below { counter, hits } => {
+                write!(f, "{counter} has fewer than {hits} hits", counter = Isolated(counter))
+            }
             Self::ShareAbove { parts, whole, share, least } => {
-                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
                 let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
-                write!(f, "{parts} are more than {} of {whole}{least}", Percent(*share))
+                write!(
+                    f,
+                    "{parts} are more than {} of {whole}{least}",
+                    Percent(*share),
+                    whole = Isolated(whole)
+                )
             }
             Self::QuantileAbove { counter, measure, q, value, least } => {
                 let (unit, least) =
@@ -165,16 +207,34 @@ impl fmt::Display for Condition {
                 write!(
                     f,
                     "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
-                    Percent(*q)
+                    Percent(*q),
+                    counter = Isolated(counter)
                 )
             }
             Self::Unusual { counter, side, .. } => match side {
-                Side::High => write!(f, "{counter} has more hits than are expected"),
-                Side::Low => write!(f, "{counter} has fewer hits than are expected"),
-                Side::Either => write!(f, "{counter} has more or fewer hits than are expected"),
-                Side::Silent => write!(f, "{counter} has no hits for longer than is expected"),
+                Side::High => {
+                    write!(f, "{counter} has more hits than are expected", counter = Isolated(counter))
+                }
+                Side::Low => {
+                    write!(f, "{counter} has fewer hits than are expected", counter = Isolated(counter))
+                }
+                Side::Either => write!(
+                    f,
+                    "{counter} has more or fewer hits than are expected",
+                    counter = Isolated(counter)
+                ),
+                Side::Silent => write!(
+                    f,
+                    "{counter} has no hits for longer than is expected",
+                    counter = Isolated(counter)
+                ),
             },
-            Self::Dead { counter, site } => write!(f, "{counter} has no hits, and {site} has some"),
+            Self::Dead { counter, site } => write!(
+                f,
+                "{counter} has no hits, and {site} has some",
+                counter = Isolated(counter),
+                site = Isolated(site)
+            ),
             Self::NewLabel { label, places, least } => {
                 write!(
                     f,

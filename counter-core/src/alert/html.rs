@@ -69,7 +69,7 @@ fn head(page: &mut String, title: &str) -> fmt::Result {
 fn row(page: &mut String, name: &str, hits: Change) -> fmt::Result {
     writeln!(
         page,
-        "<tr><th scope=\"row\" style=\"{CELL}\">{}</th><td style=\"{NUMBER}\">{}</td>\
+        "<tr><th scope=\"row\" style=\"{CELL}\"><bdi>{}</bdi></th><td style=\"{NUMBER}\">{}</td>\
          <td style=\"{NUMBER}\">{}</td></tr>",
         Escaped(name),
         hits.now,

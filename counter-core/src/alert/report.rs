@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::Alert;
+use super::isolated::Isolated;
 use super::schedule::{Period, ReportSchedule};
 use crate::visits::{Stats, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
@@ -304,7 +305,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         let line = |f: &mut fmt::Formatter<'_>, name: &str, hits: Change| {
-            let line = format!("{:>12}  {name}  {}", hits.now, Percent(hits));
+            let line = format!("{:>12}  {}  {}", hits.now, Isolated(name), Percent(hits));
             writeln!(f, "{}", line.trim_end())
         };
         if let Some(hits) = self.hits {
@@ -325,7 +326,7 @@ impl fmt::Display for Report {
         for (label, values) in &self.labels {
             writeln!(f, "\n{label}")?;
             for (value, hits) in values {
-                writeln!(f, "{hits:>12}  {value}")?;
+                writeln!(f, "{hits:>12}  {}", Isolated(value))?;
             }
         }
         if !self.alerts.is_empty() {

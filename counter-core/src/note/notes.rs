@@ -48,22 +48,24 @@ impl Notes {
         Self { store: Arc::new(store) }
     }
 
-    /// Adds a note, unless there is one with its id, which then stays as it is. Of more than [`Notes::MAX`], those that were
-    /// added first are removed.
+    /// Adds a note, unless there is one with its id, which then stays as it is.
     ///
     /// # Errors
-    /// Fails when the store fails, or when other processes change the notes all the time. It may have been added: adding
-    /// the same note again makes no second one.
+    /// Fails with [`ErrorKind::TooManyNotes`] when there are [`Notes::MAX`] notes already. Fails when the store fails, or
+    /// when other processes change the notes all the time; then the note may have been added, and adding it again makes no
+    /// second one.
     pub async fn add(&self, note: &Note) -> Result<Added, Error> {
         let add = |notes: &mut Vec<Note>| {
             if let Some(kept) = notes.iter().find(|kept| kept.id() == note.id()) {
-                return (Added { note: kept.clone(), is_new: false }, false);
+                return (Ok(Added { note: kept.clone(), is_new: false }), false);
+            }
+            if notes.len() >= Self::MAX {
+                return (Err(Error::new(ErrorKind::TooManyNotes { max: Self::MAX })), false);
             }
             notes.push(note.clone());
-            notes.drain(..notes.len().saturating_sub(Self::MAX));
-            (Added { note: note.clone(), is_new: true }, true)
+            (Ok(Added { note: note.clone(), is_new: true }), true)
         };
-        self.change(add).await
+        self.change(add).await?
     }
 
     /// Returns the notes about instants of a range, in the order of these.

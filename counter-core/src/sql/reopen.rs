@@ -11,6 +11,7 @@ use super::file::{FileError, PathState};
 use super::pools::Pools;
 use super::schema::check_version;
 use super::{Failure, tables};
+use crate::private_file;
 use crate::unwind::tell;
 
 /// How long a removed file stays missing before another one is created: a backup may be about to be copied there, and
@@ -81,6 +82,9 @@ impl Reopening {
         // If this fails, the file that was moved lacks what is only in its log.
         drop(timeout(CLOSE_TIMEOUT, pools.checkpoint()).await);
         file.remove_log().map_err(|error| Failure::Silence(SqlError::Io(error)))?;
+        if self.creates_tables {
+            private_file::create_database(self.options.get_filename());
+        }
         let new = new();
         if self.creates_tables {
             tables::create(&new).await?;

@@ -83,6 +83,23 @@ impl Health {
         self.failing_for.is_none() && self.stalled_for.is_none()
     }
 
+    /// Returns whether something needs attention, although batches may be accepted: a hint holds, the clock is
+    /// [off](Self::clock_off), or the spool cannot be written.
+    ///
+    /// ```
+    /// use counter_core::Health;
+    ///
+    /// let mut health = Health::default();
+    /// assert!(!health.is_degraded());
+    /// health.clock_skew = Some(30 * 3600);
+    /// assert!(health.is_well() && health.is_degraded());
+    /// ```
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        let is_spool_failing = self.spool.as_ref().is_some_and(|spool| spool.failing_for.is_some());
+        !self.hints.is_empty() || self.clock_off().is_some() || is_spool_failing
+    }
+
     /// Returns the clock skew if it exceeds [the bound](Self::CLOCK_SKEW_BOUND): this process then counts in
     /// other buckets than other instances do.
     #[must_use]

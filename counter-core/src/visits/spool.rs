@@ -155,7 +155,7 @@ impl Spool {
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let remove = async move {
-            file.remove().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))
+            file.remove().await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
         };
         self.step.after_another(|| Box::pin(remove)).await
     }
@@ -186,7 +186,7 @@ impl OwnFile {
     }
 
     async fn attempt(&self, of: Option<Shard>) -> Result<(), Error> {
-        self.attempt_at_once(of).await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))
+        self.attempt_at_once(of).await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
     }
 
     async fn attempt_at_once(&self, of: Option<Shard>) -> Result<(), Failure> {
@@ -304,7 +304,7 @@ impl OwnFile {
 }
 
 fn unanswered() -> Error {
-    Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")
+    Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not answer within 5 s")
 }
 
 impl Size {

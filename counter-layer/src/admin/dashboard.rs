@@ -4,6 +4,7 @@ pub(crate) mod format;
 mod chart;
 mod range;
 mod buckets;
+mod value;
 mod view;
 mod annotations;
 mod reader;
@@ -24,6 +25,7 @@ mod plot;
 mod raised;
 mod frame;
 mod page;
+mod client;
 #[cfg(feature = "alert")]
 mod alerts;
 mod routes;

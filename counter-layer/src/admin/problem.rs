@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use counter_core::{CounterName, Error, ErrorKind, Stats};
@@ -87,8 +89,26 @@ impl Problem {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
-    pub(crate) fn no_form(most: usize) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, format!("the form did not arrive, or has more than {most} bytes"))
+    pub(crate) fn slow_body(limit: Duration) -> Self {
+        let detail = format!("the body of the request did not arrive within {} s", limit.as_secs());
+        Self::new(StatusCode::REQUEST_TIMEOUT, detail)
+    }
+
+    pub(crate) fn too_many_bodies() -> Self {
+        let detail =
+            "too many bodies of requests are incomplete, and this one was not read to its end: try again";
+        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// A link or a revocation by a client without a token.
+    pub(crate) fn no_token() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this needs the admin token, or a session that began with it")
+    }
+
+    pub(crate) fn not_revoked(error: &Error) -> Self {
+        tracing::warn!(%error, "sessions or links cannot be revoked");
+        let detail = "the store could not be written, so nothing was revoked for certain: try again, or change the token";
+        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
     pub(crate) fn too_many_listeners(most: usize) -> Self {
@@ -196,16 +216,17 @@ impl Problem {
     /// A note that was perhaps not added, or not removed.
     #[cfg(feature = "note")]
     pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
+        if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
+            return Self::new(StatusCode::CONFLICT, error.to_string());
+        }
         warn(stats, error, "the notes cannot be changed");
         Self::without_the_store(error, stats)
     }
 
-    #[cfg(feature = "hits")]
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }
 
-    #[cfg(feature = "hits")]
     pub(crate) fn unread_body() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
     }

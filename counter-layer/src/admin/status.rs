@@ -135,7 +135,11 @@ pub(crate) struct Standing {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 enum Status {
+    /// Batches are accepted, and nothing is known to be wrong.
     Ok,
+    /// Batches are accepted, but a hint holds, the clock is off, or the spool cannot be written.
+    Degraded,
+    /// Batches are not accepted, or not sent.
     Failing,
 }
 
@@ -189,7 +193,11 @@ impl From<counter_core::visits::Dropped> for Dropped {
 impl From<counter_core::Health> for Health {
     fn from(health: counter_core::Health) -> Self {
         Self {
-            status: if health.is_well() { Status::Ok } else { Status::Failing },
+            status: match (health.is_well(), health.is_degraded()) {
+                (false, _) => Status::Failing,
+                (true, true) => Status::Degraded,
+                (true, false) => Status::Ok,
+            },
             pending: health.pending,
             pending_cells: health.pending_cells,
             retained_bytes: health.retained_bytes,

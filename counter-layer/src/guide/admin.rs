@@ -107,7 +107,8 @@
 //!
 //! Behind a proxy two more settings of [`Access`](crate::admin::Access) matter:
 //! [`clients`](crate::admin::Access::clients), without which all clients share one budget of wrong guesses, and
-//! [`secure_cookie`](crate::admin::Access::secure_cookie), where the proxy ends TLS.
+//! [`secure_cookie`](crate::admin::Access::secure_cookie), if the proxy ends TLS. The latter is not needed if the proxy sets
+//! `X-Forwarded-Proto` and `clients` trusts it.
 //!
 //! # Hits from other programs
 //!
@@ -258,8 +259,8 @@
 //!
 //! With an `id` of its own a script may repeat the request as often as it likes: one note comes of it. `at=` is the Unix time
 //! that the note is about, now where it is left out. People add notes by a form below the chart, and remove them there; a
-//! `DELETE` with the `id` does that, too. A note is a line of at most 200 characters. There are 1,000 at most: then each
-//! new one takes the place of the one that was added first.
+//! `DELETE` with the `id` does that, too. A note is a line of at most 200 characters. There are 1,000 at most: another one is
+//! refused with 409 until one is removed.
 //!
 //! Who sees the dashboard sees the notes. A link to one view does not show them, since they were written for others than
 //! those who have it.
@@ -267,15 +268,42 @@
 //! # A link to one view
 //!
 //! Where there is a [token](crate::admin::Access::bearer), a session of the dashboard can share what it sees: below the
-//! chart is a form that makes a link for 1 to 366 days. Whoever has the link sees that chart, with the times and
-//! statuses on the page of a counter, as it is when they look, and nothing else: not the other counters, not the API, no
-//! other time. It needs no cookie and no script.
+//! chart is a form that makes a link for 1 to 366 days. Anyone with the link sees that chart, with the times and
+//! statuses on the page of a counter, with the numbers of the time at which it is opened, and nothing else: not the other
+//! counters, not the API, no other time. It needs no cookie and no script.
 //!
-//! The link is signed with the token over all that it says, with its end, so a changed one is answered 403 and so is one that
-//! is over. No instance stores it: one link cannot be revoked before its end, and another token ends all of them. Who has a link
-//! can try tokens against its signature as fast as a machine can, which a long random token stands and a word does
-//! not. Addresses are in the logs of servers and proxies; a page that a link shows sends no `Referer` to other sites, and has
-//! no links to any.
+//! The link is signed with a key that is derived from the token, over everything in it, including its end. A link that was
+//! changed, has ended or was revoked is answered 403. No instance stores links, so they are revoked all at once: by a button
+//! of the dashboard, or by another token. Addresses are in the logs of servers and proxies; a page that a link shows sends no
+//! `Referer` to other sites, and has no links to any.
+//!
+//! # Sessions
+//!
+//! A login with the token begins a session, which all instances with the token accept. It ends after twelve hours or its
+//! [lifetime](crate::admin::Access::session_lifetime), with another token, or earlier by one of three buttons of the
+//! dashboard:
+//!
+//! | button | path | what ends |
+//! |---|---|---|
+//! | Log out | `POST /logout` | this session |
+//! | Sign out everywhere | `POST /logout/everywhere` | all sessions of the token |
+//! | Revoke all share links | `POST /links/revoke` | all links of the token |
+//!
+//! A program does the same with the token:
+//!
+//! ```sh
+//! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/logout/everywhere
+//! ```
+//!
+//! The store of the counters keeps what was revoked, in one small document for each token, so it stays revoked after a
+//! restart. Other instances read the document every 5 s while they are used. While the store cannot be read, they use what
+//! they have read last, and the pages say so. A logout that cannot be written holds at its own instance, and is written when
+//! the store is back; the other two are then refused with 503, and change nothing for certain. Up to 500 sessions are listed
+//! one by one; one more logout ends all sessions of the token.
+//!
+//! A client with a session or a link can test guesses of the token against the signature. The key is derived by Argon2id with
+//! 19 MiB of memory, so that each guess takes about 50 ms, and a token has at least 16 characters. `openssl rand -hex 16`
+//! prints a good one.
 //!
 //! # Days of a time zone
 //!

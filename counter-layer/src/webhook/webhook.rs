@@ -2,6 +2,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use counter_core::Timestamp;
 use counter_core::alert::{Deliver, DeliveryError, Message};
@@ -11,6 +13,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use percent_encoding::percent_decode_str;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
@@ -56,12 +59,14 @@ enum Failure {
 
 impl Webhook {
     /// Creates a webhook that sends JSON to this address, over TLS where it begins with `https`, with the certificates that
-    /// the system trusts.
+    /// the system trusts. A name and a password in the address, as in `https://name:password@host/`, are sent in the header
+    /// `authorization` (RFC 7617); percent-encode what an address cannot have.
     ///
     /// # Errors
-    /// Fails when it is no such address, or the system has no certificates.
+    /// Fails when it is not such an address, or the system has no certificates.
     pub fn new(address: &str) -> Result<Self, WebhookError> {
         let address: Uri = address.parse().map_err(|_| WebhookError::Address)?;
+        let (address, credentials) = split_credentials(address).ok_or(WebhookError::Address)?;
         let is_tls = match (address.scheme_str(), address.host()) {
             (Some("https"), Some(_)) => true,
             (Some("http"), Some(_)) => false,
@@ -71,7 +76,10 @@ impl Webhook {
             address,
             secret: None,
             body: WebhookBody::default(),
-            headers: HeaderMap::new(),
+            headers: credentials
+                .map(|credentials| (header::AUTHORIZATION, credentials))
+                .into_iter()
+                .collect(),
             timeout: Duration::from_secs(10),
             // A connection is a task of the runtime, and none stays when its message has arrived.
             client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector(is_tls)?),
@@ -94,7 +102,7 @@ impl Webhook {
         self
     }
 
-    /// Sends this header as well, such as `authorization`.
+    /// Sends this header as well, such as `authorization`, which replaces the credentials of the address.
     ///
     /// # Errors
     /// Fails when the name or the value is not that of a header.
@@ -102,7 +110,11 @@ impl Webhook {
         let name: HeaderName = name.parse().map_err(|_| WebhookError::Header)?;
         let mut value: HeaderValue = value.parse().map_err(|_| WebhookError::Header)?;
         value.set_sensitive(true);
-        self.headers.append(name, value);
+        if name == header::AUTHORIZATION {
+            self.headers.insert(name, value);
+        } else {
+            self.headers.append(name, value);
+        }
         Ok(self)
     }
 
@@ -152,6 +164,24 @@ impl Deliver for Webhook {
     ) -> Pin<Box<dyn Future<Output = Result<(), DeliveryError>> + Send + 'a>> {
         Box::pin(async move { Ok(self.send(message).await?) })
     }
+}
+
+/// Takes the name and the password out of an address, as the value of a header.
+fn split_credentials(address: Uri) -> Option<(Uri, Option<HeaderValue>)> {
+    let mut parts = address.into_parts();
+    let authority = parts.authority.take()?;
+    let Some((credentials, host)) = authority.as_str().rsplit_once('@') else {
+        parts.authority = Some(authority);
+        return Some((Uri::from_parts(parts).ok()?, None));
+    };
+    let (name, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let mut decoded: Vec<u8> = percent_decode_str(name).collect();
+    decoded.push(b':');
+    decoded.extend(percent_decode_str(password));
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(decoded))).ok()?;
+    value.set_sensitive(true);
+    parts.authority = Some(host.parse().ok()?);
+    Some((Uri::from_parts(parts).ok()?, Some(value)))
 }
 
 /// Returns the id of a message for a header, which has no other letters than those of ASCII.

@@ -68,7 +68,9 @@
       }
       swatch.className = `swatch ${head.classList.contains("expected") ? "expected" : `c${number}`}`;
       swatch.textContent = String.fromCharCode(65 + number);
-      part.append(swatch, ` ${name}: ${cell.textContent}`);
+      const isolated = document.createElement("bdi");
+      isolated.textContent = name;
+      part.append(swatch, " ", isolated, `: ${cell.textContent}`);
       parts.push(part);
     });
     byId("readout").replaceChildren(...parts);
@@ -162,8 +164,10 @@
       if (generation !== moving) return;
       failed += 1;
       pause = Math.min(EVERY * 2 ** Math.max(0, failed - PATIENCE), 30_000);
+      // An answer that is an error is certain; a connection that failed may be a moment without a network.
+      const isPatient = !Number(error.message) && failed < PATIENCE;
       if (error.message === "401") say("Your session has ended: log in again", false);
-      else say(failed < PATIENCE ? "Live" : "No numbers from the server; trying again", failed < PATIENCE);
+      else say(isPatient ? "Live" : "No numbers from the server; trying again", isPatient);
     }
   };
   const run = async (generation) => {

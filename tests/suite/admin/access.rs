@@ -1,12 +1,16 @@
 //! Access to the admin router, and the headers that browsers are sent.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access, AccessError};
-use http::{Method, StatusCode, header};
+use counter_layer::{Forwarded, Identity};
+use http::{Method, Request, StatusCode, header};
 use tokio::time::Instant;
+use tower::ServiceExt;
 
 use super::site::{Answer, Site, encode, request, send};
 
@@ -103,6 +107,57 @@ async fn the_cookie_is_for_tls_alone_when_the_owner_says_so_or_the_request_came_
             format!("Path=/admin/stats; HttpOnly; SameSite=Lax{expected}"),
             "{address} with {shown:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn the_cookie_is_for_tls_if_a_trusted_proxy_says_so() {
+    let proxies = || {
+        Identity::forwarded(Forwarded::X_FORWARDED_FOR)
+            .trusted_networks(["10.0.0.0/8".parse().expect("a network")])
+    };
+    let router = guarded(Access::bearer(TOKEN).expect("a token").clients(proxies()));
+    for (peer, protos, secure) in [
+        ("10.0.0.1", &["https"] as &[_], true),
+        ("10.0.0.1", &["HTTPS"], true),
+        ("10.0.0.1", &["http, https"], true),
+        ("10.0.0.1", &["http", "https"], true),
+        ("10.0.0.1", &["https, http"], false),
+        ("10.0.0.1", &["https", "http"], false),
+        ("10.0.0.1", &["http"], false),
+        ("10.0.0.1", &[], false),
+        ("192.0.2.1", &["https"], false),
+    ] {
+        let mut link = Request::get(format!("/admin/stats?token={}", encode(TOKEN)));
+        for proto in protos {
+            link = link.header("x-forwarded-proto", *proto);
+        }
+        let link = link.extension(SocketAddr::new(peer.parse().expect("an address"), 1000));
+        let answer =
+            router.clone().oneshot(link.body(Body::empty()).expect("a request")).await.expect("an answer");
+        let cookie = answer.headers()[header::SET_COOKIE].to_str().expect("text");
+        assert_eq!(cookie.ends_with("; Secure"), secure, "{peer} {protos:?}: {cookie}");
+    }
+}
+
+#[test]
+fn a_short_token_is_refused_and_a_random_one_is_offered() {
+    for short in ["", "4711", "letmein", "fifteen-letters"] {
+        let Err(AccessError::ShortToken { suggestion }) = Access::bearer(short) else { panic!("{short}") };
+        assert!(
+            suggestion.len() == 32 && suggestion.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{suggestion}"
+        );
+        let error = Access::bearer(short).expect_err("it is short");
+        let words = error.to_string();
+        assert!(
+            words.contains("at least 16 characters, because") && !words.ends_with(&suggestion),
+            "{words}"
+        );
+        Access::bearer(suggestion).expect("it can be used");
+    }
+    for wrong in ["a token of many words", "a-token-with-ümlauts"] {
+        assert_eq!(Access::bearer(wrong).expect_err("it has other letters"), AccessError::TokenCharacters);
     }
 }
 

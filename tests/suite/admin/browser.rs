@@ -34,12 +34,12 @@ async fn the_link_opens_it_from_another_site_too() {
         page.open("").await;
         let here = page.address().await;
         // The same server is another site under another name.
-        let other = format!("{}?token=a-token", here.replace("127.0.0.1", "localhost"));
+        let other = format!("{}?token=a-token-for-tests", here.replace("127.0.0.1", "localhost"));
         page.run(&format!("location.href = '{other}'")).await;
         let is_at = async |address: &str| page.address().await == address;
         until("it is another site", LIMIT, async || is_at(other.split('?').next().expect("one")).await).await;
         page.run(&format!(
-            "const link = document.createElement('a'); link.href = '{here}?token=a-token';
+            "const link = document.createElement('a'); link.href = '{here}?token=a-token-for-tests';
              document.body.append(link); link.click()"
         ))
         .await;
@@ -76,7 +76,7 @@ async fn who_has_no_session_is_asked_for_the_token_and_led_to_the_page() {
         page.write("#token", "another").await;
         page.press("#token", Key::Enter).await;
         page.until_text("main p", |words| words == "That is not the token.").await;
-        page.write("#token", "a-token").await;
+        page.write("#token", "a-token-for-tests").await;
         page.press("#token", Key::Enter).await;
         page.until_text("h1", |title| title == "/").await;
         assert!(page.address().await.ends_with("/admin/stats/counter?counter=%2F&precision=3600"));

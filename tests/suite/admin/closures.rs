@@ -83,12 +83,12 @@ async fn the_no_of_a_closure_is_no_failed_login_and_keeps_nobody_out() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN);
     }
     assert_eq!((asked.load(Ordering::Relaxed), no.failed_logins()), (300, 0));
-    let either = no.or(Access::bearer("4711").expect("a token"));
+    let either = no.or(Access::bearer("a-token-for-tests").expect("a token"));
     let router = guarded(either.clone());
     for _ in 0..300 {
         assert_eq!(send(&router, LEDGER, None).await.status, StatusCode::UNAUTHORIZED);
     }
     assert_eq!((asked.load(Ordering::Relaxed), either.failed_logins()), (600, 0));
-    let shown = Some(("authorization", "Bearer 4711"));
+    let shown = Some(("authorization", "Bearer a-token-for-tests"));
     assert_eq!(send(&router, LEDGER, shown).await.status, StatusCode::OK);
 }

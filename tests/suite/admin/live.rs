@@ -540,7 +540,7 @@ async fn the_events_end_when_they_are_told_to() {
 #[tokio::test]
 async fn only_who_has_access_may_listen() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let access = Access::bearer("token").expect("a token");
+    let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
     let path = "/admin/stats/api/live?counter=a&precision=60";
     let answer = request(&router, http::Method::GET, path, None).await;

@@ -152,12 +152,13 @@ async fn without_the_store_there_is_what_the_process_knows() {
 #[tokio::test(start_paused = true)]
 async fn failed_logins_are_a_metric() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let access = Access::bearer("token").expect("a token");
+    let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
-    for shown in ["Bearer wrong", "Bearer token"] {
+    for shown in ["Bearer wrong", "Bearer a-token-for-tests"] {
         send(&router, "/admin/stats/metrics", Some(("authorization", shown))).await;
     }
-    let answer = send(&router, "/admin/stats/metrics", Some(("authorization", "Bearer token"))).await;
+    let answer =
+        send(&router, "/admin/stats/metrics", Some(("authorization", "Bearer a-token-for-tests"))).await;
     assert_eq!(parse(&answer.body)["access_counter_failed_logins_total"], 1.0);
 }
 

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, block_in_place};
 
 use super::site::send;
 
-const TOKEN: &str = "a-token";
+const TOKEN: &str = "a-token-for-tests";
 
 /// An application on a port of its own, which ends with this.
 struct Application {

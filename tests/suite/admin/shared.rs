@@ -25,7 +25,15 @@ struct Answer {
 
 impl Site {
     async fn new(token: &str) -> Self {
-        let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
+        Self::with(token, MemoryStore::new()).await
+    }
+
+    async fn over(store: MemoryStore) -> Self {
+        Self::with("a-token-for-tests", store).await
+    }
+
+    async fn with(token: &str, store: MemoryStore) -> Self {
+        let counters = Counters::builder(store).utc_offset(noon_offset()).build();
         let mut counters = counters.expect("whole hours");
         let recorder = counters.recorder();
         for (name, count) in [("hits", 1000), ("/", 77), ("/secret", 923)] {
@@ -80,10 +88,10 @@ fn attribute(page: &str, name: &str) -> String {
 
 #[tokio::test]
 async fn a_link_shows_its_view_and_leads_nowhere_else() {
-    let site = Site::new("a-token").await;
+    let site = Site::new("a-token-for-tests").await;
     for (view, title) in [
-        ("/counter/share?counter=%2F&precision=3600&span=24&days=3", "<h1>/</h1>"),
-        ("/share?counter=%2F&precision=60&uniques=1&ago=3600&q=secret&sort=uniques", "<h1>/</h1>"),
+        ("/counter/share?counter=%2F&precision=3600&span=24&days=3", "<h1><bdi>/</bdi></h1>"),
+        ("/share?counter=%2F&precision=60&uniques=1&ago=3600&q=secret&sort=uniques", "<h1><bdi>/</bdi></h1>"),
     ] {
         let link = site.link(view).await;
         assert!(!link.contains("secret") && link.contains("&until="), "{link}");
@@ -111,7 +119,7 @@ async fn a_link_shows_its_view_and_leads_nowhere_else() {
 
 #[tokio::test]
 async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() {
-    let (site, other) = (Site::new("a-token").await, Site::new("another-token").await);
+    let (site, other) = (Site::new("a-token-for-tests").await, Site::new("another-token-for-tests").await);
     let link = site.link("/counter/share?counter=%2F&precision=3600").await;
     let (path, query) = link.split_once('?').expect("a query");
     let changed = [
@@ -147,7 +155,7 @@ async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() 
 
 #[tokio::test]
 async fn no_other_route_opens_by_a_link() {
-    let site = Site::new("a-token").await;
+    let site = Site::new("a-token-for-tests").await;
     let link = site.link("/counter/share?counter=%2F&precision=3600").await;
     let (_, query) = link.split_once('?').expect("a query");
     for path in [
@@ -180,24 +188,26 @@ async fn no_other_route_opens_by_a_link() {
 }
 
 #[tokio::test]
-async fn only_a_session_makes_a_link() {
-    let site = Site::new("a-token").await;
+async fn only_a_token_or_its_session_makes_a_link() {
+    let site = Site::new("a-token-for-tests").await;
     for path in ["/admin/stats/share", "/admin/stats/counter/share?counter=%2F"] {
         assert_eq!(site.get(path).await.status, StatusCode::UNAUTHORIZED);
-        let by_token = site.ask(Method::GET, path, &[("authorization", "Bearer a-token")]).await;
-        assert_eq!(by_token.status, StatusCode::FORBIDDEN);
+        let by_token = site.ask(Method::GET, path, &[("authorization", "Bearer a-token-for-tests")]).await;
+        assert_eq!(by_token.status, StatusCode::OK, "{}", by_token.body);
+        assert_eq!(site.get(&attribute(&by_token.body, "id=\"shared\" href")).await.status, StatusCode::OK);
     }
     let page = site.in_session("/admin/stats").await.body;
     assert_eq!(attribute(&page, "method=\"get\" action"), "/admin/stats/share");
-    // As long as is asked for, or a week.
-    for (asked, days) in
-        [("", 7), ("days=1", 1), ("days=366", 366), ("days=0", 7), ("days=367", 7), ("days=x", 7)]
-    {
+    for (asked, days) in [("", 7), ("days=", 7), ("days=1", 1), ("days=366", 366)] {
         let before = Timestamp::now().as_unix();
         let link = site.link(&format!("/share?{asked}")).await;
         let until = link.split("&until=").nth(1).and_then(|rest| rest.split('&').next()).expect("an end");
         let until: u64 = until.parse().expect("a number");
         assert!((before..=Timestamp::now().as_unix()).contains(&(until - days * 86_400)), "{asked}: {link}");
+    }
+    for wrong in ["days=0", "days=367", "days=x", "span=x", "to=-1"] {
+        let answer = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.body);
     }
     // There is nothing to sign with without a token.
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
@@ -205,4 +215,40 @@ async fn only_a_session_makes_a_link() {
     let open = Site { router: open, session: String::new() };
     assert!(!open.get("/admin/stats").await.body.contains("Share this view"));
     assert_eq!(open.get("/admin/stats/share").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn revoked_links_open_nothing_at_any_instance_and_new_ones_do() {
+    let store = MemoryStore::new();
+    let [one, other] = [Site::over(store.clone()).await, Site::over(store).await];
+    let link = one.link("/counter/share?counter=%2F&precision=3600").await;
+    assert_eq!(
+        (one.get(&link).await.status, other.get(&link).await.status),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    let revoked = other.ask(Method::POST, "/admin/stats/links/revoke", &[("cookie", &other.session)]).await;
+    assert_eq!(revoked.status, StatusCode::OK, "{}", revoked.body);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    let next = other.link("/counter/share?counter=%2F&precision=3600").await;
+    for site in [&one, &other] {
+        assert_eq!(site.get(&link).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(site.get(&next).await.status, StatusCode::OK);
+        assert_eq!(site.in_session("/admin/stats").await.status, StatusCode::OK, "sessions go on");
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_signed_with_the_token_of_its_session() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let (first, second) = ("a-token-for-tests", "another-token-for-tests");
+    let access = |token| Access::bearer(token).expect("a token");
+    let both = admin::router(counters.stats(), access(first).or(access(second)));
+    let both = Site { router: Router::new().nest("/admin/stats", both), session: String::new() };
+    let shown = format!("Bearer {second}");
+    let page = both.ask(Method::GET, "/admin/stats/share", &[("authorization", &shown)]).await;
+    let link = attribute(&page.body, "id=\"shared\" href");
+    for (token, status) in [(first, StatusCode::FORBIDDEN), (second, StatusCode::OK)] {
+        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access(token)));
+        assert_eq!(Site { router, session: String::new() }.get(&link).await.status, status, "{token}");
+    }
 }

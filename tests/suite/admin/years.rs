@@ -135,12 +135,12 @@ pub(super) async fn serve_years() -> String {
         }
     }
     counters.flush().await.expect("memory takes all");
-    let access = Access::bearer("a-token").expect("a token");
+    let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, router).await });
-    format!("http://{address}/admin/stats?token=a-token")
+    format!("http://{address}/admin/stats?token=a-token-for-tests")
 }
 
 /// The beginning of the site's day, so many days ago.

@@ -111,6 +111,27 @@ async fn a_message_is_signed_as_standard_webhooks_are() {
 }
 
 #[tokio::test]
+async fn credentials_in_the_address_are_sent_as_basic_authentication() {
+    let receiver = Receiver::default();
+    let (address, _server) = receiver.start("127.0.0.1:0").await;
+    for (credentials, expected) in [
+        ("Aladdin:open%20sesame@", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+        ("ann@", "Basic YW5uOg=="),
+        ("a%40b:%3Ac@", "Basic YUBiOjpj"),
+    ] {
+        let webhook = Webhook::new(&format!("http://{credentials}{address}/")).expect("an address");
+        let (mut watch, at) = watch(webhook.clone()).await;
+        assert_eq!(pass(&mut watch, at).await, (1, 0));
+        assert_eq!(receiver.came()[0].0["authorization"], expected);
+        let (mut watch, at) =
+            self::watch(webhook.header("authorization", "Bearer x").expect("a header")).await;
+        assert_eq!(pass(&mut watch, at).await, (1, 0));
+        let headers = &receiver.came()[0].0;
+        assert_eq!(headers.get_all("authorization").iter().collect::<Vec<_>>(), ["Bearer x"]);
+    }
+}
+
+#[tokio::test]
 async fn bodies_for_chats_have_no_markup_and_mention_nobody() {
     for (form, expected) in [
         (WebhookBody::Text, "warning: größe: /<b>`x` has 1 hit, above 0"),
@@ -177,10 +198,11 @@ async fn a_receiver_that_is_away_for_an_hour_has_the_message_soon_after() {
 
 #[test]
 fn wrong_settings_are_refused_and_secrets_are_not_shown() {
-    for address in ["", "/hooks", "ftp://example.com/", "chat.example.com", "http://"] {
+    for address in ["", "/hooks", "ftp://example.com/", "chat.example.com", "http://", "http://ann:x@"] {
         assert!(matches!(Webhook::new(address), Err(WebhookError::Address)), "{address}");
     }
-    let webhook = Webhook::new("http://chat.example.com/hooks/confidential").expect("an address");
+    let webhook =
+        Webhook::new("http://ann:confidential@chat.example.com/hooks/confidential").expect("an address");
     assert!(matches!(webhook.clone().secret("confidential"), Err(WebhookError::Secret)));
     assert!(matches!(webhook.clone().header("a b", "c"), Err(WebhookError::Header)));
     let shown = format!("{:?}", webhook.secret(SECRET).expect("a secret"));

@@ -17,7 +17,7 @@ use super::program::{LIMIT, Site, command};
 use super::store::{start_in, total, until_counted, visit};
 use crate::support::{count_at, name, precision, store};
 
-const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token");
+const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
 /// Counts five hits of a visitor two days ago, and waits until they are in the archive.
 async fn count_before(site: &Site) {

@@ -218,7 +218,7 @@ async fn its_own_visits_make_the_forum_live() {
 
 const OTHER_BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:141.0) Gecko/20100101 Firefox/141.0";
 
-const TOKEN: (&str, &str) = ("Authorization", "Bearer a-token");
+const TOKEN: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
 fn file_in(folder: &Path) -> String {
     format!("sqlite:{}", folder.join("forum.db").display())

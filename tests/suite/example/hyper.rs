@@ -9,14 +9,16 @@ use tests::{LIMIT, Process, process, until};
 #[tokio::test]
 async fn pages_on_hyper_and_the_admin_router_share_a_port() {
     let mut service = Process::start(
-        Command::new(process::hyper().await).env("ADMIN_TOKEN", "letmein").env("LISTEN", "127.0.0.1:0"),
+        Command::new(process::hyper().await)
+            .env("ADMIN_TOKEN", "a-long-random-token")
+            .env("LISTEN", "127.0.0.1:0"),
     );
     let address = service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
     for (path, status) in [("/articles/1", 200), ("/articles/2", 200), ("/admin/statistics", 404), ("/", 404)]
     {
         assert_eq!(get(address, path, &[]).await.status, status, "{path}");
     }
-    let token = [("Authorization", "Bearer letmein")];
+    let token = [("Authorization", "Bearer a-long-random-token")];
     let asked = get(address, "/admin/stats/", &[("Accept", "text/html")]).await;
     assert!(asked.status == 401 && asked.body.contains("action=\"/admin/stats/login\""), "{}", asked.body);
     for path in ["/admin/stats", "/admin/stats/"] {

@@ -16,14 +16,14 @@ async fn the_service_that_the_readme_shows_has_stored_every_hit_when_it_ends_by_
         let mut service = Process::start(
             Command::new(process::minimal().await)
                 .env("REDIS_URL", redis.url())
-                .env("ADMIN_TOKEN", "letmein")
+                .env("ADMIN_TOKEN", "a-long-random-token")
                 .env("LISTEN", "127.0.0.1:0"),
         );
         let address = service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
         for id in 0..50 {
             assert_eq!(get(address, &format!("/articles/{id}"), &[]).await.status, 200);
         }
-        let token = [("Authorization", "Bearer letmein")];
+        let token = [("Authorization", "Bearer a-long-random-token")];
         let ledger = get(address, "/admin/stats/api/ledger", &token).await;
         assert!(ledger.status == 200 && ledger.body.contains("\"observed\":50"), "{}", ledger.body);
         stop(&mut service);
@@ -44,14 +44,14 @@ async fn an_open_dashboard_does_not_keep_that_service_from_its_end() {
     let mut service = Process::start(
         Command::new(process::minimal().await)
             .env("REDIS_URL", redis.url())
-            .env("ADMIN_TOKEN", "letmein")
+            .env("ADMIN_TOKEN", "a-long-random-token")
             .env("LISTEN", "127.0.0.1:0"),
     );
     let address: SocketAddr =
         service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
     let mut browser = TcpStream::connect(address).await.expect("it listens");
     let request = "GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\nHost: site\r\n\
-                   Authorization: Bearer letmein\r\n\r\n";
+                   Authorization: Bearer a-long-random-token\r\n\r\n";
     browser.write_all(request.as_bytes()).await.expect("it reads");
     let mut answer = Vec::new();
     let first = async {

@@ -144,11 +144,12 @@ async fn a_recount_is_made_when_the_lock_of_one_that_died_has_expired() {
     until("the like is counted", LIMIT, corrected).await;
 }
 
-const TOKEN: &str = "a-token";
+const TOKEN: &str = "a-token-for-tests";
 
 /// What the admin pages say of the flusher.
 async fn health(address: SocketAddr) -> (u16, String) {
-    let answer = get(address, "/admin/stats/api/health", &[("Authorization", "Bearer a-token")]).await;
+    let answer =
+        get(address, "/admin/stats/api/health", &[("Authorization", "Bearer a-token-for-tests")]).await;
     (answer.status, answer.body)
 }
 

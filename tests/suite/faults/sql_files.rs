@@ -88,6 +88,19 @@ async fn total_at(path: &Path) -> i64 {
 }
 
 #[tokio::test]
+async fn the_files_of_a_database_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut site = Site::start().await;
+    site.count(1).await;
+    let mode = |suffix: &str| {
+        let file = fs::metadata(format!("{}{suffix}", site.path().display())).expect("it exists");
+        file.permissions().mode() & 0o777
+    };
+    assert_eq!(["", "-wal", "-shm"].map(mode), [0o600; 3]);
+}
+
+#[tokio::test]
 async fn a_backup_moved_over_the_file_gets_what_it_lacks() {
     let mut site = Site::start().await;
     // More pages than a backup has in the same order.

@@ -14,7 +14,7 @@ stores::on! {
     {
         notes_are_listed_by_their_instants_and_removed_once
         several_writers_at_once_lose_none_and_double_none
-        of_too_many_those_that_were_added_first_leave
+        one_note_too_many_is_refused_until_another_is_removed
     }
 }
 
@@ -67,16 +67,17 @@ async fn several_writers_at_once_lose_none_and_double_none(store: impl DocumentS
     assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), expected));
 }
 
-async fn of_too_many_those_that_were_added_first_leave(store: impl DocumentStore) {
+async fn one_note_too_many_is_refused_until_another_is_removed(store: impl DocumentStore) {
     let kept = (0..Notes::MAX).map(|number| format!("{{\"id\":\"{number}\",\"at\":9,\"text\":\"a\"}}"));
     let kept = format!("{{\"notes\":[{}]}}", kept.collect::<Vec<_>>().join(","));
     assert!(store.replace("notes", 0, kept.as_bytes()).await.expect("it answers").is_some());
     let notes = Notes::new(store);
-    // Its instant is the earliest of all.
-    notes.add(&note(0, "new")).await.expect("it is added");
-    let found = ids(&notes).await;
-    assert_eq!((found.len(), found.contains(&"0".to_owned())), (Notes::MAX, false));
-    assert!(found.contains(&"1".to_owned()) && found.contains(&"new".to_owned()));
+    let refused = notes.add(&note(0, "new")).await.expect_err("there is no place");
+    assert_eq!(refused.kind(), &ErrorKind::TooManyNotes { max: Notes::MAX });
+    assert!(!notes.add(&note(0, "7")).await.expect("it is one of them").is_new);
+    assert_eq!(ids(&notes).await.len(), Notes::MAX);
+    assert!(notes.remove("7").await.expect("it answers"));
+    assert!(notes.add(&note(0, "new")).await.expect("there is a place").is_new);
 }
 
 #[tokio::test]

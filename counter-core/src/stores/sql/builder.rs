@@ -3,6 +3,8 @@ use std::fmt;
 
 use super::SqlStore;
 use crate::future::BoxFuture;
+#[cfg(feature = "sqlite")]
+use crate::private_file;
 use crate::sql::{Database, Options, SchemaError};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
@@ -46,7 +48,7 @@ enum Kind {
 
 impl SqlBuilder {
     /// Makes the tables when connecting, if they are missing, and brings those of an older version to this one. In
-    /// SQLite it makes the file, too.
+    /// SQLite it makes the file, too, which only its owner may read and write (mode 0600), with the log beside it.
     ///
     /// Processes that do so at the same time do not disturb each other. The user of the database needs the right to
     /// create tables; where that is not wanted, the [guide](crate::guide::sql) has the text of the schema.
@@ -134,6 +136,7 @@ impl SqlBuilder {
             #[cfg(feature = "sqlite")]
             let options = match options {
                 Options::Sqlite(options) if self.create_tables => {
+                    private_file::create_database(options.get_filename());
                     Options::Sqlite(options.create_if_missing(true))
                 }
                 options => options,

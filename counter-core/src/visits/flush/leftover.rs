@@ -485,8 +485,8 @@ pub(super) async fn in_time<T, E: Into<Failure>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Error> {
     match timeout(patience, work).await {
-        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
-        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not answer")),
     }
 }
 

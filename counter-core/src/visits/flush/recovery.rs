@@ -257,7 +257,7 @@ impl Recovery {
         let patience = match step.is_under_way() {
             true => GLANCE,
             false if hanging < HANGING => PATIENCE,
-            false => return Err(Error::new(ErrorKind::Unavailable).caused_by("the disk does not answer")),
+            false => return Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk does not answer")),
         };
         let of = path.to_owned();
         let place = step.or_begin(|| Box::pin(async move { Place::of(&of).await }));
@@ -295,7 +295,7 @@ impl Recovery {
                     );
                 });
             }
-            Unread::Failed(error) => return Err(Error::new(ErrorKind::Unavailable).caused_by(error)),
+            Unread::Failed(error) => return Err(Error::new(ErrorKind::SpoolFailed).caused_by(error)),
         }
         Ok(None)
     }

@@ -10,6 +10,7 @@ use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
+use tokio::fs;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
@@ -18,6 +19,7 @@ use super::file_id::FileId;
 use super::origin::{self, Origin};
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
+use crate::private_file;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::visits::journal::Entry;
@@ -160,6 +162,7 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
         .auto_vacuum(SqliteAutoVacuum::Incremental)
         .pragma("page_size", PAGE.to_string())
         .pragma("max_page_count", (most / PAGE).to_string());
+    private_file::or_existing(fs::OpenOptions::from(private_file::options()).open(path).await)?;
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::file::{self, Failure, Found, PAGE, Unread};
 use super::folder::{damaged_copy, log_of};
 use super::wal::{self, Damage};
+use crate::private_file;
 use crate::shard::Shards;
 use crate::unwind::tell;
 
@@ -103,6 +104,7 @@ async fn check(log: &Path) -> io::Result<Option<Damage>> {
 async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
     fs::copy(path, copy).await?;
     let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);
+    private_file::or_existing(fs::OpenOptions::from(private_file::options()).open(log_of(copy)).await)?;
     let mut resealed = BufWriter::with_capacity(BUFFER, File::create(log_of(copy)).await?);
     wal::reseal(&mut log, &mut resealed, usize::try_from(PAGE)?).await?;
     resealed.flush().await?;

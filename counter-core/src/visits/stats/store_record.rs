@@ -1,11 +1,43 @@
 //! Readings of the record that a store keeps about itself.
 
+use std::sync::Arc;
+
 use super::Stats;
+use crate::document::DocumentStore;
 use crate::time::{Grid, Retention};
 use crate::visits::identity::{self, GridMismatch, StoreId};
-use crate::{Error, Precisions, Timestamp};
+use crate::{Error, Precisions, Store, Timestamp};
+
+/// The documents of a store that is only known as a store of visits.
+#[derive(Debug)]
+struct StoreDocuments(Arc<dyn Store>);
+
+impl AsRef<dyn DocumentStore> for StoreDocuments {
+    fn as_ref(&self) -> &(dyn DocumentStore + 'static) {
+        self.0.documents().expect("a store has documents always or never")
+    }
+}
 
 impl Stats {
+    /// Returns the [documents](crate::document) of the store; `None` if it has none, as one of your own.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let stats = Counters::builder(MemoryStore::new()).build()?.stats();
+    /// let documents = stats.documents().expect("all stores of this crate have documents");
+    /// assert_eq!(documents.read("greeting").await?.version, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn documents(&self) -> Option<Arc<dyn DocumentStore>> {
+        self.store.documents()?;
+        Some(Arc::new(StoreDocuments(Arc::clone(&self.store))))
+    }
+
     /// Returns the id of the store, which is created by the first process that needs it; `None` if the store keeps none, as
     /// one of your own without [documents](crate::Store::documents).
     ///

@@ -3,19 +3,22 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::Timestamp;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use http::Method;
-use http::request::Parts;
-use subtle::ConstantTimeEq;
-
 #[cfg(feature = "dashboard")]
-use super::link::{self, Link, Links};
-use super::session::{Claim, Sessions};
-use super::throttle::{Attempts, Shown};
-use crate::admin::mount::{Mount, PublicPath};
-use crate::closure::Closure;
+use counter_core::Timestamp;
+use counter_core::document::DocumentStore;
+use futures_util::FutureExt;
+use http::header::HeaderName;
+use http::request::Parts;
+use http::uri::Scheme;
+
+use super::error::AccessError;
+#[cfg(feature = "dashboard")]
+use super::link::{self, Link};
+use super::secrets::MIN_TOKEN_CHARS;
+use super::session::Claim;
+use super::throttle::{Attempts, Judgement, Shown};
+use super::way::Way;
+use crate::admin::mount::{Mount, PublicPath, original};
 use crate::identity::{Address, Identity, RequestHead};
 
 /// The credentials that open the admin router, and the rights that come with them. There is no default.
@@ -31,16 +34,22 @@ use crate::identity::{Address, Identity, RequestHead};
 /// # Ok::<(), counter_layer::admin::AccessError>(())
 /// ```
 ///
-/// A failed login is counted, and answered at once. The rate of guesses is bounded whether or not the client
-/// waits for the answer: in each process a peer may be wrong ten times and then once in ten seconds, and all
-/// peers together from which no login has succeeded yet a hundred times and then once a second. Beyond that
-/// nothing is compared, and the answer is 429. Right credentials and repeated wrong ones cost nothing. This
-/// slows guessing down and does not prevent it: a long random token does.
+/// # Guesses
+///
+/// Failed logins are counted, and their rate is bounded in each process. A peer may be wrong ten times, and then once in
+/// ten seconds. All strangers together, which are peers that have never logged in, may be wrong 1,000 times, and then 50
+/// times a second. Beyond that, credentials are not compared, and the answer is 429. Valid credentials and repeated wrong
+/// ones cost nothing. What strangers guess affects neither peers that have logged in before nor credentials that were
+/// valid before, from any address; sessions and links have no limit at all. This slows guessing down and does not prevent
+/// it: a long random token does.
 ///
 /// A peer is the address of the connection (the first 64 bits of IPv6), which the server must leave in the
 /// request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
-/// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses keeps
-/// the others from logging in; sessions that this process has seen stay valid.
+/// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses prevents
+/// the others from logging in; their sessions stay valid.
+///
+/// The body of a login may have 16 KiB, and has to arrive within 10 s. If 64 newer logins have begun before it is complete,
+/// it is refused.
 ///
 /// Requests that change something are refused when a browser sends them for a page of another origin.
 #[derive(Clone)]
@@ -48,109 +57,65 @@ pub struct Access {
     pub(crate) ways: Vec<Way>,
     pub(crate) attempts: Arc<Attempts>,
     /// The cookie is for TLS alone, whatever a request looks like.
-    pub(crate) secure_cookie: bool,
+    secure_cookie: bool,
     pub(crate) session_lifetime: Duration,
     clients: Option<Address>,
     forwarded_prefix: bool,
 }
 
-/// The error of a text that cannot be a token, a name or a password.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct AccessError(&'static str);
-
-/// One way in, and how far it leads.
-#[derive(Clone)]
-pub(crate) struct Way {
-    rule: Rule,
-    pub(crate) rights: Rights,
+/// The outcome of credentials that a client has sent.
+pub(crate) enum Judged<'a> {
+    /// The ways that they open, at least one.
+    Valid(Vec<&'a Way>),
+    Wrong,
+    /// The seconds for which credentials of this client are not compared.
+    NotYet(u64),
 }
 
-/// The changes that are allowed, beside reading.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rights {
-    pub(crate) forget: bool,
-    pub(crate) record: bool,
-    pub(crate) repair: bool,
-    pub(crate) silence: bool,
-    pub(crate) note: bool,
-}
-
-/// A right to change something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Right {
-    Forget,
-    Record,
-    Repair,
-    Silence,
-    Note,
-}
-
-/// The path that hits are sent to.
-pub(crate) const HITS: &str = "/api/hits";
-/// The path of the audit of an archive.
-pub(crate) const AUDIT: &str = "/api/audit";
-/// The paths of alerts that change something, for programs and then for people.
-pub(crate) const SILENCE: &str = "/api/alerts/silence";
-pub(crate) const TEST: &str = "/api/alerts/test";
-pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
-pub(crate) const TEST_FORM: &str = "/alerts/test";
-/// The path of notes.
-pub(crate) const NOTES: &str = "/api/notes";
-/// The path that a form on a page adds a note by.
-pub(crate) const NOTE_FORM: &str = "/notes";
-/// The path that a form on a page removes a note by.
-pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
-
-#[derive(Clone)]
-enum Rule {
-    Open,
-    Bearer(Arc<Secrets>),
-    /// The part after the scheme, as a browser encodes it.
-    Basic(Arc<str>),
-    FromFn(Arc<Closure<AllowedFn>>),
-}
-
-type AllowedFn = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
-
-struct Secrets {
-    token: String,
-    sessions: Sessions,
-    #[cfg(feature = "dashboard")]
-    links: Links,
-}
+/// The scheme by which a client has sent a request to a proxy.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// A working day, with what comes before and after it.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
+    /// The smallest number of characters in a token.
+    pub const MIN_TOKEN_CHARS: usize = MIN_TOKEN_CHARS;
+
     /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
     /// which begins a session and redirects to the address without it. A browser that comes without a token
     /// is asked for it by a form, which begins a session as well.
     ///
-    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with
-    /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime) or the token
-    /// changes. `POST /logout` removes it from the browser; the dashboard has a button for that. The cookie
-    /// is `Secure` when the request itself says that it came by `https`, as those of HTTP/2 do; behind a
-    /// proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with a key derived from the token. All instances with
+    /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime), is
+    /// [revoked](crate::guide::admin#sessions), or the token changes. The cookie is `Secure` when the request came by
+    /// `https`, as far as that is known; behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
     /// With the feature `dashboard`, a session can make [links](crate::guide::admin#a-link-to-one-view) that show one view
-    /// to those without the token, signed with it as well.
+    /// to clients without the token, signed with the same key.
+    ///
+    /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 50 ms in a release build.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// let error = Access::bearer("letmein").unwrap_err();
+    /// assert!(error.to_string().starts_with("a token has at least 16 characters"));
+    /// ```
     ///
     /// # Errors
-    /// When the token is empty or has other characters than letters, digits and `-._~+/=` (RFC 6750, section
-    /// 2.1).
+    /// Fails when the token has fewer than [16 characters](Self::MIN_TOKEN_CHARS), or others than letters, digits and
+    /// `-._~+/=` (RFC 6750, section 2.1). The error suggests a random token.
     pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
         let token = token.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-        if token.is_empty() || !token.bytes().all(allowed) {
-            return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
+        if !token.bytes().all(allowed) {
+            return Err(AccessError::TokenCharacters);
         }
-        Ok(Self::of(Rule::Bearer(Arc::new(Secrets {
-            sessions: Sessions::new(&token),
-            #[cfg(feature = "dashboard")]
-            links: Links::new(&token),
-            token,
-        }))))
+        if token.len() < Self::MIN_TOKEN_CHARS {
+            return Err(AccessError::ShortToken { suggestion: random_token().unwrap_or_default() });
+        }
+        Ok(Self::of(Way::bearer(token)))
     }
 
     /// Accepts this name and password, which browsers ask for (RFC 7617). They are sent with every request as
@@ -161,11 +126,9 @@ impl Access {
     pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
         let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
         if wrong(user) || wrong(password) || user.contains(':') {
-            let rule =
-                "a name and a password are not empty and without control characters, and a name has no colon";
-            return Err(AccessError(rule));
+            return Err(AccessError::NameOrPassword);
         }
-        Ok(Self::of(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
+        Ok(Self::of(Way::basic(user, password)))
     }
 
     /// Accepts requests by a closure, and none on which it panics. It sees the head of a request, with what
@@ -211,14 +174,13 @@ impl Access {
     where
         F: Future<Output = bool> + Send + 'static,
     {
-        let allowed = move |parts: &Parts| allowed(parts).boxed();
-        Self::of(Rule::FromFn(Arc::new(Closure::new("access", allowed))))
+        Self::of(Way::from_fn(move |parts| allowed(parts).boxed()))
     }
 
     /// Accepts every request.
     #[must_use]
     pub fn open() -> Self {
-        Self::of(Rule::Open)
+        Self::of(Way::open())
     }
 
     /// Grants the right to [forget](counter_core::Stats::forget) counters.
@@ -314,12 +276,11 @@ impl Access {
     /// Marks the session cookie `Secure` whatever a request looks like, so that browsers send it over TLS
     /// only.
     ///
-    /// It is for sites that are reached by `https` alone, but whose proxy ends TLS and speaks plain HTTP from
-    /// there on, and for servers of HTTP/1.1 behind TLS, where a request does not tell its scheme. No header
-    /// is trusted: `X-Forwarded-Proto` can come from any client. Without it the cookie of such a site would
-    /// also go with a request over plain HTTP, where others can read it. With it the link does not log in
-    /// over plain HTTP, except for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer
-    /// header does.
+    /// Without this setting the cookie is `Secure` if the request came over HTTP/2 with the scheme `https`, or if its
+    /// last `X-Forwarded-Proto` is `https` and it came from a proxy that [`clients`](Self::clients) trusts. Use it if the site
+    /// is reached by `https` only, and its proxy does not send this header, or its server speaks HTTP/1.1 over TLS. A link with
+    /// the token then does not log in over plain HTTP, except to `http://localhost` and `http://127.0.0.1` in most browsers; a
+    /// bearer header does.
     ///
     /// ```
     /// use counter_layer::admin::Access;
@@ -404,16 +365,15 @@ impl Access {
     }
 
     /// Returns the number of requests that tried to log in and were refused, by this value and all its
-    /// clones. A session that is over or not valid is no attempt.
+    /// clones. A session that is over or not valid is not an attempt.
     #[must_use]
     pub fn failed_logins(&self) -> u64 {
         self.attempts.failed()
     }
 
-    fn of(rule: Rule) -> Self {
-        let ways = vec![Way { rule, rights: Rights::default() }];
+    fn of(way: Way) -> Self {
         Self {
-            ways,
+            ways: vec![way],
             attempts: Arc::default(),
             secure_cookie: false,
             session_lifetime: SESSION,
@@ -433,134 +393,91 @@ impl Access {
         Mount::of(parts, public, clients.is_some_and(|clients| clients.is_forwarded(&head(parts))))
     }
 
-    /// Begins a session by this token, where there is a way by it.
-    pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
-        let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
-        let Rule::Bearer(secrets) = &way.rule else { return None };
-        secrets.sessions.begin(Timestamp::now(), self.session_lifetime)
+    /// Returns `true` if the cookie of a session is for TLS only. A request can only add to what the owner has set.
+    pub(crate) fn is_cookie_secure(&self, parts: &Parts) -> bool {
+        self.secure_cookie
+            || original(parts).scheme() == Some(&Scheme::HTTPS)
+            || self.is_forwarded_https(parts)
     }
 
-    /// Returns the query of a link to this path below the router, which shows this query until then; `None` where there is
-    /// no token to sign it with.
-    #[cfg(feature = "dashboard")]
-    pub(crate) fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> Option<String> {
-        self.tokens().next().map(|secrets| secrets.links.sign(path, query, until))
+    /// Returns `true` if a trusted proxy says that the client has sent the request by `https`.
+    fn is_forwarded_https(&self, parts: &Parts) -> bool {
+        let last = parts.headers.get_all(FORWARDED_PROTO).iter().next_back();
+        let last = last.and_then(|value| value.to_str().ok());
+        let last = last.and_then(|value| value.rsplit(',').next()).map(str::trim);
+        last.is_some_and(|proto| proto.eq_ignore_ascii_case("https"))
+            && self.clients.as_ref().is_some_and(|clients| clients.is_forwarded(&head(parts)))
+    }
+
+    /// Returns this access with revocations that all instances over a store share.
+    pub(crate) fn stored_in(mut self, documents: &Arc<dyn DocumentStore>) -> Self {
+        for way in &mut self.ways {
+            way.store_in(documents);
+        }
+        self
+    }
+
+    /// Compares the credentials of a request, if its peer may guess.
+    pub(crate) fn judge(&self, parts: &Parts, shown: Shown<'_>) -> Judged<'_> {
+        let mut ways = Vec::new();
+        let judgement = self.attempts.judge(self.peer(parts), shown, || {
+            ways.extend(self.ways.iter().filter(|way| way.accepts(shown)));
+            !ways.is_empty()
+        });
+        match judgement {
+            Judgement::Right => Judged::Valid(ways),
+            Judgement::Wrong => Judged::Wrong,
+            Judgement::NotYet(wait) => Judged::NotYet(wait.as_secs().max(1)),
+        }
+    }
+
+    /// Returns the ways that accept a session.
+    pub(crate) async fn ways_of(&self, session: &Claim<'_>) -> Vec<&Way> {
+        let mut ways = Vec::new();
+        for way in &self.ways {
+            if let Some(secrets) = way.secrets()
+                && secrets.accepts(session).await
+            {
+                ways.push(way);
+            }
+        }
+        ways
+    }
+
+    /// Returns `true` if the store could not be read the last time, so that what other instances have revoked since is not
+    /// known.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.ways.iter().filter_map(Way::secrets).any(|secrets| secrets.is_failing())
     }
 
     /// Returns `true` if a request follows a link that is signed and not over.
     #[cfg(feature = "dashboard")]
-    pub(crate) fn is_linked(&self, parts: &Parts) -> bool {
+    pub(crate) async fn is_linked(&self, parts: &Parts) -> bool {
         let link = Link::read(parts, Timestamp::now()).filter(|_| link::reads(parts));
-        link.is_some_and(|link| self.tokens().any(|secrets| secrets.links.signed(&link)))
-    }
-
-    #[cfg(feature = "dashboard")]
-    fn tokens(&self) -> impl Iterator<Item = &Secrets> {
-        self.ways.iter().filter_map(|way| match &way.rule {
-            Rule::Bearer(secrets) => Some(&**secrets),
-            _ => None,
-        })
+        let Some(link) = link else { return false };
+        for secrets in self.ways.iter().filter_map(Way::secrets) {
+            if secrets.opens(&link).await {
+                return true;
+            }
+        }
+        false
     }
 
     pub(crate) fn has_sessions(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_)))
+        self.ways.iter().any(|way| way.secrets().is_some())
     }
 
     /// Returns `true` if there is a secret that can be guessed.
     pub(crate) fn has_secrets(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_) | Rule::Basic(_)))
+        self.ways.iter().any(|way| way.challenge().is_some())
     }
 }
 
-impl Rights {
-    pub(crate) const fn has(self, right: Right) -> bool {
-        match right {
-            Right::Forget => self.forget,
-            Right::Record => self.record,
-            Right::Repair => self.repair,
-            Right::Silence => self.silence,
-            Right::Note => self.note,
-        }
-    }
-
-    pub(crate) const fn add(&mut self, other: Self) {
-        self.forget |= other.forget;
-        self.record |= other.record;
-        self.repair |= other.repair;
-        self.silence |= other.silence;
-        self.note |= other.note;
-    }
-}
-
-impl Right {
-    /// Returns the right that a request needs that changes something.
-    pub(crate) fn of(parts: &Parts) -> Self {
-        match (&parts.method, parts.uri.path()) {
-            (&Method::POST, HITS) => Self::Record,
-            (&Method::POST, AUDIT) => Self::Repair,
-            (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
-            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
-                Self::Note
-            }
-            _ => Self::Forget,
-        }
-    }
-
-    /// Returns the name of the scope (RFC 6750, section 3).
-    pub(crate) const fn scope(self) -> &'static str {
-        match self {
-            Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
-            Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
-            Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
-            Self::Silence => "Bearer error=\"insufficient_scope\", scope=\"silence\"",
-            Self::Note => "Bearer error=\"insufficient_scope\", scope=\"note\"",
-        }
-    }
-
-    /// Returns what the right is for, in words.
-    pub(crate) const fn meaning(self) -> &'static str {
-        match self {
-            Self::Forget => "forget counters",
-            Self::Record => "send hits",
-            Self::Repair => "audit and repair the archive",
-            Self::Silence => "silence rules or send a test",
-            Self::Note => "add and remove notes",
-        }
-    }
-}
-
-impl Way {
-    /// Returns `true` for valid credentials of this way.
-    pub(crate) fn shows(&self, shown: Shown<'_>) -> bool {
-        match (&self.rule, shown) {
-            (Rule::Bearer(secrets), Shown::Token(token)) => same(token, &secrets.token),
-            (Rule::Bearer(secrets), Shown::Session(session)) => {
-                Claim::read(session, Timestamp::now()).is_some_and(|claim| secrets.sessions.signed(&claim))
-            }
-            (Rule::Basic(expected), Shown::Basic(shown)) => same(shown, expected),
-            _ => false,
-        }
-    }
-
-    /// Returns `true` if a request needs no credentials.
-    pub(crate) async fn is_open(&self, parts: &Parts) -> bool {
-        match &self.rule {
-            Rule::Open => true,
-            Rule::FromFn(allowed) => allowed.await_answer(|allowed| allowed(parts)).await.unwrap_or(false),
-            Rule::Bearer(_) | Rule::Basic(_) => false,
-        }
-    }
-
-    /// The challenge for browsers, and the same in words.
-    pub(crate) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
-        match &self.rule {
-            Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
-            Rule::Basic(_) => {
-                Some(("Basic realm=\"statistics\", charset=\"UTF-8\"", "a name and a password"))
-            }
-            Rule::Open | Rule::FromFn(_) => None,
-        }
-    }
+/// Returns 128 random bits as a token.
+fn random_token() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(format!("{:032x}", u128::from_le_bytes(bytes)))
 }
 
 fn head(parts: &Parts) -> RequestHead<'_> {
@@ -568,75 +485,12 @@ fn head(parts: &Parts) -> RequestHead<'_> {
     RequestHead { method, uri, headers, extensions }
 }
 
-/// In a time that tells nothing but whether the lengths are the same.
-fn same(shown: &str, secret: &str) -> bool {
-    shown.as_bytes().ct_eq(secret.as_bytes()).into()
-}
-
-/// RFC 4648, section 4. A text has one such form only, so what is shown need not be decoded.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let sextet = (bits >> (18 - 6 * place)) & 63;
-            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, way) in self.ways.iter().enumerate() {
             f.write_str(if place == 0 { "" } else { " or " })?;
-            f.write_str(match way.rule {
-                Rule::Open => "Access::open()",
-                Rule::Bearer(_) => "Access::bearer(..)",
-                Rule::Basic(_) => "Access::basic(..)",
-                Rule::FromFn(_) => "Access::from_fn(..)",
-            })?;
-            f.write_str(if way.rights.forget { ".may_forget()" } else { "" })?;
-            f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
-            f.write_str(if way.rights.repair { ".may_repair()" } else { "" })?;
-            f.write_str(if way.rights.silence { ".may_silence()" } else { "" })?;
-            f.write_str(if way.rights.note { ".may_note()" } else { "" })?;
+            way.fmt(f)?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for AccessError {}
-
-crate::debug::debug_in_full!(AccessError);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        let table = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
-            ("\u{ff}>?~", "w78+P34="),
-        ];
-        for (text, expected) in table {
-            assert_eq!(base64(text.as_bytes()), expected, "{text}");
-        }
     }
 }

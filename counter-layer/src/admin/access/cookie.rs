@@ -2,35 +2,34 @@
 
 use http::header::COOKIE;
 use http::request::Parts;
-use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue};
 
-use crate::admin::mount::{Mount, original};
+use crate::admin::mount::Mount;
 
 const NAME: &str = "counter_session";
 
 /// The number of cookies that are read: routers below one another have one each.
-const MOST: usize = 4;
+const MAX_COOKIES: usize = 4;
 
 /// The values of the cookies of this name.
 pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MOST)
+    pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MAX_COOKIES)
 }
 
-/// Tells a browser to keep a session until it is closed, and to show it to this router.
+/// Sets a session, which a browser keeps until it is closed and sends to this router.
 ///
 /// It is `SameSite=Lax` and not `Strict`, or a link on another site, such as one in a mail, would not log in:
 /// the redirect that follows it is a part of what the other site began, and a strict cookie would stay away.
-/// With `Lax` it goes along where a link is followed, which is a `GET` that changes nothing and whose
-/// answer no other site can read or frame. It goes along with no request that changes something, and those are
-/// asked where they come from as well: see [`super::origin`].
+/// With `Lax` it is sent if a link is followed, which is a `GET` that changes nothing and whose
+/// answer no other site can read or frame. It is not sent with a request that changes something, and the origin of those
+/// is checked as well: see [`super::origin`].
 pub(crate) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write(session, parts, secure, "")
 }
 
-/// Tells a browser to forget its session.
+/// Removes the session of a browser.
 pub(crate) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write("", parts, secure, "; Max-Age=0")
 }
@@ -42,8 +41,6 @@ fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderVa
         return None;
     }
     let mount = if mount.is_empty() { "/" } else { mount };
-    // What the request says can add to it and take nothing away.
-    let secure = secure || original(parts).scheme() == Some(&Scheme::HTTPS);
     let secure = if secure { "; Secure" } else { "" };
     let cookie = format!("{NAME}={value}; Path={mount}; HttpOnly; SameSite=Lax{age}{secure}");
     HeaderValue::try_from(cookie).ok()

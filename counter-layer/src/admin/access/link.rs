@@ -1,9 +1,8 @@
 //! Links that show one view of the dashboard to those who have no access.
 //!
-//! A link says what it shows and when it ends, and is signed with the token as a session is: every instance knows it, none
-//! stores it, and it ends by its own word or with the token. It opens the page that it names, with the style of that page,
-//! and nothing else. Its signature is no guess of the token, so it has no budget; who has a link could try
-//! tokens against it at leisure, which a long random token stands.
+//! A link says what it shows and when it ends, and is signed with the token's key: every instance accepts it, and none
+//! stores it. The signature also covers the generation, so that all links can be [revoked](super::revocation) at once. A
+//! link opens the page that it names, with the style of that page, and nothing else.
 
 use counter_core::Timestamp;
 use hmac::{Hmac, Mac};
@@ -11,11 +10,13 @@ use http::Method;
 use http::request::Parts;
 use sha2::Sha256;
 
+use super::key::TokenKey;
+use super::revocation::Generation;
 use super::session::{read_signature, write_signature};
 
-/// Signs links with one token, and knows them again.
+/// Signs links with the key of a token, and verifies them.
 #[derive(Clone)]
-pub(crate) struct Links(Hmac<Sha256>);
+pub(crate) struct Links(TokenKey);
 
 /// A link whose signature may be anybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,27 +39,31 @@ const UNTIL: &str = "&until=";
 const SIGNATURE: &str = "&signature=";
 
 impl Links {
-    pub(crate) fn new(token: &str) -> Self {
-        let key = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("a key of any length will do");
-        Self(key.chain_update(LABEL))
+    pub(crate) const fn new(key: TokenKey) -> Self {
+        Self(key)
     }
 
     /// Returns the query of a link to this path below the router, which shows this query until then.
-    pub(crate) fn sign(&self, path: &str, query: &str, until: Timestamp) -> String {
+    pub(crate) fn sign(&self, path: &str, query: &str, until: Timestamp, generation: Generation) -> String {
         let query = format!("{query}{UNTIL}{until}");
-        let signature = write_signature(self.over(path, &query));
+        let signature = write_signature(self.over(path, &query, generation));
         format!("{query}{SIGNATURE}{signature}")
     }
 
-    /// Returns `true` if the link was signed with this token.
-    pub(crate) fn signed(&self, link: &Link<'_>) -> bool {
+    /// Returns `true` if the link was signed with this key, in this generation.
+    pub(crate) fn signed(&self, link: &Link<'_>, generation: Generation) -> bool {
         // It compares in constant time.
-        self.over(link.path, link.query).verify_slice(&link.signature).is_ok()
+        self.over(link.path, link.query, generation).verify_slice(&link.signature).is_ok()
     }
 
-    fn over(&self, path: &str, query: &str) -> Hmac<Sha256> {
+    fn over(&self, path: &str, query: &str, generation: Generation) -> Hmac<Sha256> {
         // A path has no question mark.
-        self.0.clone().chain_update(path).chain_update("?").chain_update(query)
+        self.0
+            .sign(LABEL)
+            .chain_update(generation.to_bytes())
+            .chain_update(path)
+            .chain_update("?")
+            .chain_update(query)
     }
 }
 
@@ -98,30 +103,44 @@ mod tests {
 
     const NOON: Timestamp = Timestamp::from_unix(1_795_262_400);
 
-    fn opens(token: &str, address: &str, now: Timestamp) -> bool {
+    const FIRST: Generation = Generation::FIRST;
+
+    fn links(key: u8) -> Links {
+        Links::new(TokenKey::from_bytes(&[key; 32]))
+    }
+
+    fn opens(key: u8, address: &str, now: Timestamp) -> bool {
         let (parts, ()) = Request::get(address).body(()).expect("an address").into_parts();
-        Link::read(&parts, now).is_some_and(|link| Links::new(token).signed(&link))
+        Link::read(&parts, now).is_some_and(|link| links(key).signed(&link, FIRST))
     }
 
     fn link() -> String {
-        format!("/counter/shared?{}", Links::new("a").sign("/counter/shared", "counter=%2F&span=7", NOON))
+        let signed = links(1).sign("/counter/shared", "counter=%2F&span=7", NOON, FIRST);
+        format!("/counter/shared?{signed}")
     }
 
     #[test]
-    fn a_link_opens_until_its_end_and_with_its_token() {
+    fn a_link_opens_until_its_end_under_its_key() {
         let link = link();
         let (page, query) = link.split_once('?').expect("a query");
         let style = format!("{page}/style.css?{query}");
-        for (token, address, now, is_open) in [
-            ("a", &link, NOON.minus(1), true),
-            ("a", &style, NOON.minus(1), true),
-            ("a", &link, NOON, false),
-            ("a", &style, NOON, false),
-            ("b", &link, NOON.minus(1), false),
-            ("", &link, NOON.minus(1), false),
+        for (key, address, now, is_open) in [
+            (1, &link, NOON.minus(1), true),
+            (1, &style, NOON.minus(1), true),
+            (1, &link, NOON, false),
+            (1, &style, NOON, false),
+            (2, &link, NOON.minus(1), false),
         ] {
-            assert_eq!(opens(token, address, now), is_open, "{token}: {address} at {now}");
+            assert_eq!(opens(key, address, now), is_open, "{key}: {address} at {now}");
         }
+    }
+
+    #[test]
+    fn a_link_of_an_earlier_generation_opens_nothing() {
+        let (parts, ()) = Request::get(link()).body(()).expect("an address").into_parts();
+        let link = Link::read(&parts, NOON.minus(1)).expect("a link");
+        let next = Generation::random().expect("there is randomness");
+        assert!(links(1).signed(&link, FIRST) && !links(1).signed(&link, next));
     }
 
     #[test]
@@ -130,7 +149,7 @@ mod tests {
         let now = NOON.minus(1);
         let known = |address: &str| {
             let (parts, ()) = Request::get(address).body(()).expect("an address").into_parts();
-            takes_one(&parts) && opens("a", address, now)
+            takes_one(&parts) && opens(1, address, now)
         };
         assert!(known(&link));
         for place in 1..link.len() {
@@ -158,9 +177,9 @@ mod tests {
         ] {
             assert!(!known(&changed), "{changed}");
         }
+        let sessions = super::super::session::Sessions::new(TokenKey::from_bytes(&[1; 32]));
         let session =
-            super::super::session::Sessions::new("a").begin(now, std::time::Duration::from_secs(60));
-        let session = session.expect("there is randomness");
+            sessions.begin(now, std::time::Duration::from_secs(60), FIRST).expect("there is randomness");
         let signature = session.rsplit('.').next().expect("a signature");
         assert!(!known(&format!("{page}?counter=%2F&until=1795262400&signature={signature}")));
     }

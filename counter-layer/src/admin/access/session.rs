@@ -1,11 +1,8 @@
-//! Sessions: what the cookie of a browser holds once its owner has shown the token.
+//! Sessions: what the cookie of a browser holds after a login with the token.
 //!
-//! All instances that have the token must know a session, and there need be no store that they share. So a
-//! session says when it ends and is signed with the token: `{end}.{nonce}.{signature}`, in hexadecimal digits.
-//! It ends by its own word at every instance, and with the token; no instance can end it before.
-//!
-//! A thief of a session could try tokens against its signature at leisure. A long random token stands that,
-//! as it does guesses.
+//! All instances with the token must accept a session, so it says when it ends and is signed with the token's key:
+//! `{end}.{nonce}.{signature}`, in hexadecimal digits. The signature also covers the generation, so that all sessions can be
+//! [revoked](super::revocation) at once.
 
 use std::time::Duration;
 
@@ -13,9 +10,12 @@ use counter_core::Timestamp;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Signs sessions with one token, and knows them again.
+use super::key::TokenKey;
+use super::revocation::{Generation, SessionId};
+
+/// Signs sessions with the key of a token, and verifies them.
 #[derive(Clone)]
-pub(crate) struct Sessions(Hmac<Sha256>);
+pub(crate) struct Sessions(TokenKey);
 
 /// A session whose signature may be anybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub(crate) struct Claim<'a> {
     body: &'a str,
     signature: [u8; 32],
     end: Timestamp,
+    id: SessionId,
 }
 
 /// Left in a request that came in by a session.
@@ -37,26 +38,29 @@ const BODY: usize = 16 + 1 + 32;
 const SIGNATURE: usize = 64;
 
 impl Sessions {
-    pub(crate) fn new(token: &str) -> Self {
-        let key = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("a key of any length will do");
-        Self(key.chain_update(LABEL))
+    pub(crate) const fn new(key: TokenKey) -> Self {
+        Self(key)
     }
 
-    /// A session from now on; none when the operating system has no randomness to give.
-    pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration) -> Option<String> {
+    /// Begins a session, or returns `None` if the operating system has no randomness to give.
+    pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration, generation: Generation) -> Option<String> {
         // A session is not guessed by guessing a token, even when it is known when the session began.
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let end = now.plus(lifetime.as_secs()).as_unix();
         let body = format!("{end:016x}.{:032x}", u128::from_be_bytes(nonce));
-        let signature = write_signature(self.0.clone().chain_update(&body));
+        let signature = write_signature(self.over(&body, generation));
         Some(format!("{body}.{signature}"))
     }
 
-    /// Returns `true` if the session was signed with this token.
-    pub(crate) fn signed(&self, claim: &Claim<'_>) -> bool {
+    /// Returns `true` if the session was signed with this key, in this generation.
+    pub(crate) fn signed(&self, claim: &Claim<'_>, generation: Generation) -> bool {
         // It compares in constant time.
-        self.0.clone().chain_update(claim.body).verify_slice(&claim.signature).is_ok()
+        self.over(claim.body, generation).verify_slice(&claim.signature).is_ok()
+    }
+
+    fn over(&self, body: &str, generation: Generation) -> Hmac<Sha256> {
+        self.0.sign(LABEL).chain_update(generation.to_bytes()).chain_update(body)
     }
 }
 
@@ -70,7 +74,13 @@ impl<'a> Claim<'a> {
             return None;
         }
         let end = Timestamp::from_unix(u64::from_str_radix(end, 16).ok()?);
-        Some(Self { body, signature, end }).filter(|claim| now < claim.end)
+        // Half of the nonce is enough to tell sessions apart.
+        let id = SessionId(u64::from_str_radix(nonce.get(..16)?, 16).ok()?);
+        Some(Self { body, signature, end, id }).filter(|claim| now < claim.end)
+    }
+
+    pub(crate) const fn id(&self) -> SessionId {
+        self.id
     }
 
     pub(crate) const fn end(&self) -> Timestamp {
@@ -104,37 +114,52 @@ mod tests {
     const NOON: Timestamp = Timestamp::from_unix(1_585_915_200);
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn knows(token: &str, session: &str, now: Timestamp) -> bool {
-        Claim::read(session, now).is_some_and(|claim| Sessions::new(token).signed(&claim))
+    fn sessions(key: u8) -> Sessions {
+        Sessions::new(TokenKey::from_bytes(&[key; 32]))
+    }
+
+    fn begin(key: u8) -> String {
+        sessions(key).begin(NOON, HOUR, Generation::FIRST).expect("there is randomness")
+    }
+
+    fn accepts(key: u8, session: &str, now: Timestamp) -> bool {
+        Claim::read(session, now).is_some_and(|claim| sessions(key).signed(&claim, Generation::FIRST))
     }
 
     #[test]
-    fn a_session_is_known_by_its_token_until_its_end() {
-        let session = Sessions::new("a").begin(NOON, HOUR).expect("there is randomness");
-        for (token, now, known) in [
-            ("a", NOON, true),
-            ("a", NOON.plus(3599), true),
-            ("a", NOON.plus(3600), false),
-            ("a", NOON.plus(86_400), false),
+    fn a_session_is_valid_under_its_key_until_its_end() {
+        let session = begin(1);
+        for (key, now, valid) in [
+            (1, NOON, true),
+            (1, NOON.plus(3599), true),
+            (1, NOON.plus(3600), false),
+            (1, NOON.plus(86_400), false),
             // Of an instance whose clock is ahead.
-            ("a", NOON.minus(60), true),
-            ("b", NOON, false),
-            ("", NOON, false),
+            (1, NOON.minus(60), true),
+            (2, NOON, false),
         ] {
-            assert_eq!(knows(token, &session, now), known, "{token} at {now}");
+            assert_eq!(accepts(key, &session, now), valid, "{key} at {now}");
         }
     }
 
     #[test]
+    fn a_session_of_an_earlier_generation_is_not_valid() {
+        let session = begin(1);
+        let claim = Claim::read(&session, NOON).expect("a session");
+        let next = Generation::random().expect("there is randomness");
+        assert!(sessions(1).signed(&claim, Generation::FIRST) && !sessions(1).signed(&claim, next));
+    }
+
+    #[test]
     fn no_other_text_is_a_session() {
-        let session = Sessions::new("a").begin(NOON, HOUR).expect("there is randomness");
-        assert!(knows("a", &session, NOON));
+        let session = begin(1);
+        assert!(accepts(1, &session, NOON));
         for place in 0..session.len() {
             for other in ['0', 'f', '.', 'F', '+', ' '] {
                 let mut changed: Vec<_> = session.chars().collect();
                 if std::mem::replace(&mut changed[place], other) != other {
                     let changed: String = changed.into_iter().collect();
-                    assert!(!knows("a", &changed, NOON), "{changed}");
+                    assert!(!accepts(1, &changed, NOON), "{changed}");
                 }
             }
         }
@@ -145,10 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sessions_are_never_the_same_and_say_nothing_of_the_token() {
-        let sessions = Sessions::new("a-token");
-        let [one, other] = [0, 1].map(|_| sessions.begin(NOON, HOUR).expect("there is randomness"));
-        assert_ne!(one, other);
-        assert!(!one.contains("a-token"));
+    fn two_sessions_are_never_the_same() {
+        assert_ne!(begin(1), begin(1));
     }
 }

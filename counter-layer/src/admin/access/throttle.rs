@@ -1,12 +1,12 @@
 //! The limit on guesses of credentials.
 //!
-//! A guess is looked up in a budget before it is compared, so that it makes no difference whether its maker
-//! waits for the answer. Each peer has a budget, and all those together that have never shown what is right
-//! have another: many addresses do not guess faster, and a client that has logged in from an address is not
-//! kept out by what others do. What is right costs nothing.
+//! A guess is looked up in a budget before it is compared, so that it makes no difference whether its client waits for the
+//! answer. Each peer has a budget, and all strangers together have another: peers that have never shown valid credentials.
+//! Two kinds of clients do not depend on what strangers guess: peers that have shown valid credentials before, and clients
+//! of any address with credentials that were valid before. Valid credentials cost nothing.
 //!
-//! What was wrong once is no guess when it is shown again, such as by a page that stays open over a change of
-//! the token. A session that was right once is compared without a budget: it has a nonce that cannot be guessed.
+//! Credentials that were wrong once are not compared again, such as those of a page that stays open while the token is
+//! changed. Sessions and links are signed, and have no budget.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -24,12 +24,11 @@ pub(crate) struct Attempts {
     seen: Mutex<Seen>,
 }
 
-/// Something that opens, or does not.
+/// Credentials that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shown<'a> {
     Token(&'a str),
     Basic(&'a str),
-    Session(&'a str),
 }
 
 /// The outcome of one comparison.
@@ -43,11 +42,11 @@ pub(crate) enum Judgement {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Spent by peers that have never shown what is right.
+    /// Spent by peers that have never shown valid credentials.
     strangers: Budget,
     peers: HashMap<u64, Peer>,
     wrong: Recent,
-    sessions: Recent,
+    valid: Recent,
     logged: Option<Instant>,
 }
 
@@ -73,7 +72,7 @@ struct Rate {
     period: Duration,
 }
 
-/// The last so many hashes.
+/// The latest hashes, at most [`TEXTS`] of them.
 #[derive(Debug, Default)]
 struct Recent {
     all: HashSet<u64>,
@@ -81,7 +80,8 @@ struct Recent {
 }
 
 const OF_A_PEER: Rate = Rate { burst: 10, period: Duration::from_secs(10) };
-const OF_STRANGERS: Rate = Rate { burst: 100, period: Duration::from_secs(1) };
+/// With the shortest token, random letters and digits, it takes 10^19 years to try all of them at this rate.
+const OF_STRANGERS: Rate = Rate { burst: 1000, period: Duration::from_millis(20) };
 
 /// Peers that are remembered.
 const PEERS: usize = 4096;
@@ -112,7 +112,13 @@ impl Attempts {
         }
     }
 
-    /// Compares what a peer shows, if it may guess. Nothing is known of some peers: they have one budget.
+    /// Remembers a peer that has shown a valid session.
+    pub(crate) fn recognize(&self, peer: Option<u128>) {
+        let peer = self.hasher.hash_one(peer);
+        self.seen().peer(peer, Instant::now()).known = true;
+    }
+
+    /// Compares the credentials of a peer, if it may guess. Requests without an address are one peer.
     pub(crate) fn judge(
         &self,
         peer: Option<u128>,
@@ -120,7 +126,7 @@ impl Attempts {
         is_right: impl FnOnce() -> bool,
     ) -> Judgement {
         let (peer, text) = (self.hasher.hash_one(peer), self.hasher.hash_one(shown));
-        self.seen().judge(peer, (shown, text), is_right, Instant::now())
+        self.seen().judge(peer, text, is_right, Instant::now())
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -129,27 +135,22 @@ impl Attempts {
 }
 
 impl Seen {
-    fn judge(
-        &mut self,
-        peer: u64,
-        (shown, text): (Shown<'_>, u64),
-        is_right: impl FnOnce() -> bool,
-        now: Instant,
-    ) -> Judgement {
-        let is_session = matches!(shown, Shown::Session(_));
-        if !(is_session && self.sessions.contains(text)) {
-            if self.wrong.contains(text) {
-                return Judgement::Wrong;
-            }
-            let wait = self.wait(peer, now);
-            if !wait.is_zero() {
-                return Judgement::NotYet(wait);
-            }
+    fn judge(&mut self, peer: u64, text: u64, is_right: impl FnOnce() -> bool, now: Instant) -> Judgement {
+        if self.wrong.contains(text) {
+            return Judgement::Wrong;
+        }
+        let was_valid = self.valid.contains(text);
+        let (own, strangers) = self.waits(peer, now);
+        if !own.is_zero() {
+            return Judgement::NotYet(own);
+        }
+        if !strangers.is_zero() && !was_valid {
+            // The answer differs from that to valid credentials, so it is a guess as well.
+            self.peer(peer, now).budget.spend(OF_A_PEER, now);
+            return Judgement::NotYet(strangers);
         }
         if is_right() {
-            if is_session {
-                self.sessions.add(text);
-            }
+            self.valid.add(text);
             self.peer(peer, now).known = true;
             return Judgement::Right;
         }
@@ -162,15 +163,12 @@ impl Seen {
         Judgement::Wrong
     }
 
-    /// The time that a peer has to wait before its next guess.
-    fn wait(&self, peer: u64, now: Instant) -> Duration {
+    /// The time that a peer has to wait for its own budget, and for that of strangers if it is one.
+    fn waits(&self, peer: u64, now: Instant) -> (Duration, Duration) {
         let peer = self.peers.get(&peer);
         let own = peer.map_or(Duration::ZERO, |peer| peer.budget.wait(OF_A_PEER, now));
-        if peer.is_some_and(|peer| peer.known) {
-            own
-        } else {
-            own.max(self.strangers.wait(OF_STRANGERS, now))
-        }
+        let is_known = peer.is_some_and(|peer| peer.known);
+        (own, if is_known { Duration::ZERO } else { self.strangers.wait(OF_STRANGERS, now) })
     }
 
     /// The record of a peer. When there are too many, the peer that was away for longest is forgotten, known
@@ -227,15 +225,20 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The number of these guesses, all wrong and no two the same, that are compared.
+    /// Returns how many of these guesses, all wrong and different, are compared.
     fn compared(seen: &mut Seen, guesses: impl Iterator<Item = (u64, Instant)>) -> usize {
         let mut compared = 0;
         for (peer, now) in guesses {
             let text = seen.wrong.order.back().map_or(1000, |last| last + 1);
-            let judged = seen.judge(peer, (Shown::Token(""), text), || false, now);
+            let judged = seen.judge(peer, text, || false, now);
             compared += usize::from(judged == Judgement::Wrong);
         }
         compared
+    }
+
+    /// Uses up the budget of strangers, by peers from 1,000 on.
+    fn exhaust_strangers(seen: &mut Seen, now: Instant) {
+        assert_eq!(compared(seen, (1000..5000).map(|peer| (peer, now))), 1000);
     }
 
     #[test]
@@ -249,54 +252,57 @@ mod tests {
     }
 
     #[test]
-    fn strangers_together_guess_a_hundred_times_and_then_once_a_second() {
+    fn strangers_together_guess_a_thousand_times_and_then_fifty_times_a_second() {
         let (mut seen, now) = (Seen::default(), Instant::now());
-        assert_eq!(compared(&mut seen, (0..10_000).map(|peer| (peer, now))), 100);
-        let hour = (0..36_000).map(|n| (u64::from(n), now + n * SECOND / 10));
-        assert_eq!(compared(&mut seen, hour), 3599);
+        exhaust_strangers(&mut seen, now);
+        let minute = (0..6000).map(|n| (10_000 + u64::from(n), now + n * SECOND / 100));
+        assert_eq!(compared(&mut seen, minute), 2999);
     }
 
     #[test]
-    fn who_is_known_has_a_budget_of_its_own_only_and_what_is_right_costs_nothing() {
+    fn known_peers_and_credentials_do_not_depend_on_strangers() {
         let (mut seen, now) = (Seen::default(), Instant::now());
-        let right = |seen: &mut Seen, peer| seen.judge(peer, (Shown::Token("right"), 1), || true, now);
-        assert_eq!(right(&mut seen, 1), Judgement::Right);
-        assert_eq!(compared(&mut seen, (100..1100).map(|peer| (peer, now))), 100);
+        let valid = |seen: &mut Seen, peer, text| seen.judge(peer, text, || true, now);
+        assert_eq!(valid(&mut seen, 1, 1), Judgement::Right);
+        exhaust_strangers(&mut seen, now);
         for _ in 0..100 {
-            assert_eq!(right(&mut seen, 1), Judgement::Right);
+            assert_eq!(valid(&mut seen, 1, 2), Judgement::Right, "a known peer");
+            assert_eq!(valid(&mut seen, 2, 1), Judgement::Right, "known credentials");
         }
-        assert_eq!(right(&mut seen, 2), Judgement::NotYet(SECOND));
+        assert!(matches!(valid(&mut seen, 3, 3), Judgement::NotYet(_)), "neither of them");
         assert_eq!(compared(&mut seen, (0..100).map(|_| (1, now))), 10);
-        assert_eq!(right(&mut seen, 1), Judgement::NotYet(10 * SECOND));
+        assert_eq!(valid(&mut seen, 1, 1), Judgement::NotYet(10 * SECOND));
     }
 
     #[test]
-    fn what_was_wrong_is_no_guess_again_and_a_session_that_was_right_needs_no_budget() {
+    fn a_stranger_that_is_not_compared_spends_its_own_budget() {
         let (mut seen, now) = (Seen::default(), Instant::now());
-        let session = (Shown::Session("right"), 1);
-        assert_eq!(seen.judge(1, session, || true, now), Judgement::Right);
+        assert_eq!(seen.judge(1, 1, || true, now), Judgement::Right);
+        exhaust_strangers(&mut seen, now);
+        for text in 0..10 {
+            assert!(matches!(seen.judge(2, 100_000 + text, || false, now), Judgement::NotYet(_)));
+        }
+        assert_eq!(seen.judge(2, 1, || true, now), Judgement::NotYet(10 * SECOND));
+    }
+
+    #[test]
+    fn wrong_credentials_cost_one_guess_however_often_they_are_sent() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
         for _ in 0..1000 {
-            assert_eq!(seen.judge(1, (Shown::Session("stale"), 2), || false, now), Judgement::Wrong);
+            assert_eq!(seen.judge(1, 2, || false, now), Judgement::Wrong);
         }
         assert_eq!(compared(&mut seen, (0..100).map(|_| (1, now))), 9);
-        assert_eq!(compared(&mut seen, (100..1100).map(|peer| (peer, now))), 100);
-        for peer in [1, 2] {
-            assert_eq!(seen.judge(peer, session, || true, now), Judgement::Right);
-        }
-        // It is compared all the same.
-        assert_eq!(seen.judge(1, session, || false, now), Judgement::Wrong);
     }
 
     #[test]
-    fn memory_is_bounded_and_those_that_are_known_are_forgotten_last() {
+    fn memory_is_bounded_and_known_peers_are_forgotten_last() {
         let (mut seen, mut now) = (Seen::default(), Instant::now());
         for peer in 0..10 {
-            seen.judge(peer, (Shown::Token("right"), 1), || true, now);
+            seen.judge(peer, 1, || true, now);
         }
         for n in 0..6000 {
             now += SECOND;
-            let judged = seen.judge(100 + n, (Shown::Token("wrong"), 100 + n), || false, now);
-            assert_eq!(judged, Judgement::Wrong);
+            assert_eq!(seen.judge(100 + n, 100 + n, || false, now), Judgement::Wrong);
         }
         assert_eq!((seen.peers.len(), seen.wrong.all.len(), seen.wrong.order.len()), (PEERS, TEXTS, TEXTS));
         assert!((0..10).all(|peer| seen.peers[&peer].known));

@@ -1,8 +1,5 @@
 use axum::Json;
-use axum::body::Body;
 use counter_core::Stats;
-use futures_util::StreamExt;
-use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use serde::Serialize;
 
@@ -11,6 +8,7 @@ use super::route::Route;
 use crate::admin::access::HITS;
 use crate::admin::problem::Problem;
 use crate::admin::producers::{NotCounted, Producers, RECORDS, Receipt};
+use crate::admin::upload::Upload;
 
 /// A producer, with the number of its last request that is counted.
 #[derive(Debug, Serialize)]
@@ -93,10 +91,14 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
         .schema::<RecordedHits>()
         .body("application/x-ndjson", "Records, one in each line")
         .most(most)
+        .refusal("408", "The body did not arrive within 30 s")
         .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
         .refusal("413", "The body has too many bytes or records")
         .refusal("415", "The body has an encoding")
-        .refusal("503", "The store has perhaps not counted it: repeat the request");
+        .refusal(
+            "503",
+            "The store has perhaps not counted it, or too many bodies are incomplete: repeat the request",
+        );
     [numbered, taken]
 }
 
@@ -112,7 +114,7 @@ async fn number(
 
 async fn record(
     asked: Asked<(Stats, Producers), (ProducerName, Number)>,
-    body: Body,
+    body: Upload,
 ) -> Result<Json<Recorded>, Problem> {
     let Asked {
         state: (stats, producers),
@@ -120,7 +122,11 @@ async fn record(
         headers,
         ..
     } = asked;
-    let body = read(&headers, body).await?;
+    // A compressed body would be counted as one malformed line.
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Problem::encoded_body());
+    }
+    let body = body.read(BYTES).await?;
     match producers.count(&producer, number, &body).await {
         Ok(receipt) => Ok(Json(Recorded::of(producer.name(), number, receipt))),
         Err(NotCounted::TooManyRecords) => {
@@ -129,23 +135,6 @@ async fn record(
         Err(NotCounted::Gap(counted)) => Err(Problem::number_gap(number, counted)),
         Err(NotCounted::Store(error)) => Err(Problem::not_counted_yet(&error, &stats)),
     }
-}
-
-/// Reads a body to its end or its bound.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
-    // What is compressed would be counted as one malformed line.
-    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(Problem::encoded_body());
-    }
-    let (mut all, mut body) = (Vec::new(), body.into_data_stream());
-    while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|_| Problem::unread_body())?;
-        if all.len() + chunk.len() > BYTES {
-            return Err(Problem::too_large(format!("the body has more than {BYTES} bytes")));
-        }
-        all.extend_from_slice(&chunk);
-    }
-    Ok(all)
 }
 
 impl Recorded {

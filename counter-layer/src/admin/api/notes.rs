@@ -32,14 +32,19 @@ pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
     let state = (stats.clone(), notes.clone());
     let listed = Route::get(NOTES, "The notes about instants of a range", state.clone(), list);
     let most = "With an `id` of the client's own a request can be repeated: where there is a note with it, that one stays \
-                as it is, and is the answer. Of more than 1,000 notes, those that were added first are removed.";
+                as it is, and is the answer. There are 1,000 notes at most.";
     let added =
         Route::post(NOTES, "Adds a note, which charts show", state.clone(), move |asked, _| add(asked));
     let removed = Route::delete(NOTES, "Removes a note", state, remove);
     let refusal = "The store does not answer, or others change the notes all the time: perhaps it is done";
     [
         listed.json::<NoteList>().schema::<Note>(),
-        added.json_with::<Note>("201").json::<Note>().most(most).refusal("503", refusal),
+        added
+            .json_with::<Note>("201")
+            .json::<Note>()
+            .most(most)
+            .refusal("409", "There are 1,000 notes: remove one first")
+            .refusal("503", refusal),
         removed.answer("204", Answer::Nothing).refusal("503", refusal),
     ]
 }

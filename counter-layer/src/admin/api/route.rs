@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -13,6 +12,7 @@ use super::parameter::{self, Asked, Parameters};
 use super::schema::Schema;
 #[cfg(feature = "openapi")]
 use super::schema::{self, AddSchema};
+use crate::admin::upload::Upload;
 
 /// A path with one method, which is served and described.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Route {
         path: &'static str,
         summary: &'static str,
         state: S,
-        handler: impl Fn(Asked<S, P>, Body) -> F + Clone + Send + Sync + 'static,
+        handler: impl Fn(Asked<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
     ) -> Self
     where
         S: Clone + Send + Sync + 'static,
@@ -214,7 +214,7 @@ where
 /// Does the same to handlers that read the body of a request.
 fn boxed_with_body<S, P, F, R>(
     state: S,
-    handler: impl Fn(Asked<S, P>, Body) -> F + Clone + Send + Sync + 'static,
+    handler: impl Fn(Asked<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
 ) -> Handler
 where
     S: Clone + Send + Sync + 'static,
@@ -227,7 +227,7 @@ where
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             match Asked::from_request_parts(&mut parts, &state).await {
-                Ok(asked) => handler(asked, body).await.into_response(),
+                Ok(asked) => handler(asked, Upload::new(&parts, body)).await.into_response(),
                 Err(problem) => problem.into_response(),
             }
         })

@@ -1,6 +1,5 @@
 //! The paths of the page of alerts and of its forms.
 
-use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -9,15 +8,17 @@ use counter_core::alert::{Alerts, SilenceError};
 use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;
+use super::client::Client;
 use super::page::Trouble;
-use super::routes::{Dashboard, FORM, html, see_other, trouble, written};
+use super::routes::{Dashboard, html, see_other, trouble, written};
 use super::view::{ALERTS, Page};
-use crate::admin::access::{LoggedIn, MaySilence, SILENCE_FORM, TEST_FORM};
+use crate::admin::access::{SILENCE_FORM, TEST_FORM};
 use crate::admin::api::alerts;
 use crate::admin::api::caching::validate;
 use crate::admin::api::parameter::Seconds;
+use crate::admin::escape::isolated;
 use crate::admin::mount::Mount;
-use crate::admin::problem::Problem;
+use crate::admin::upload::{MAX_FORM_BYTES, Upload};
 
 type Known = State<(Dashboard, Alerts)>;
 
@@ -34,17 +35,18 @@ async fn page(
     State((dashboard, alerts)): Known,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
-    session: Option<Extension<LoggedIn>>,
-    may_silence: Option<Extension<MaySilence>>,
+    client: Client,
     headers: HeaderMap,
 ) -> Response {
-    let mut view = dashboard.view(&mount, Page::Site, query.as_deref());
-    view.logged_in = session.is_some();
+    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
     let known = match alerts.read().await {
         Ok(known) => known,
         Err(error) => return trouble(dashboard.stats(), &view, &error),
     };
-    let page = AlertsPage::of(dashboard.stats(), &view, &known, may_silence.is_some());
+    let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
     match written(&page) {
         // It is its own moving part, so that a page that has not changed is not sent again.
         Ok(text) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
@@ -55,14 +57,18 @@ async fn page(
 async fn silence(
     State((dashboard, alerts)): Known,
     Extension(mount): Extension<Mount>,
-    form: Body,
+    client: Client,
+    form: Upload,
 ) -> Response {
-    let Ok(form) = to_bytes(form, FORM).await else { return Problem::no_form(FORM).into_response() };
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
     let field = |name| {
         let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
         fields.next().map(|(_, value)| value).unwrap_or_default()
     };
-    let (rule, view) = (field("rule"), dashboard.view(&mount, Page::Site, None));
+    let (rule, view) = (field("rule"), dashboard.first_view(&mount, client));
     let Some(seconds) = Seconds::parse(&field("seconds")) else {
         let text = "That is no time for which a rule can be silenced.".to_owned();
         let page = Trouble::of(dashboard.stats(), &view, "Nothing is silenced", text);
@@ -72,15 +78,19 @@ async fn silence(
         Ok(_) => see_other(&mount, ALERTS),
         Err(SilenceError::Store(error)) => trouble(dashboard.stats(), &view, &error),
         Err(_) => {
-            let text = format!("There is no rule with the name {rule}.");
+            let text = format!("There is no rule with the name {}.", isolated(&rule));
             html(StatusCode::NOT_FOUND, &Trouble::of(dashboard.stats(), &view, "No such rule", text))
         }
     }
 }
 
-async fn test(State((dashboard, alerts)): Known, Extension(mount): Extension<Mount>) -> Response {
+async fn test(
+    State((dashboard, alerts)): Known,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+) -> Response {
     match alerts.test().await {
         Ok(_) => see_other(&mount, ALERTS),
-        Err(error) => trouble(dashboard.stats(), &dashboard.view(&mount, Page::Site, None), &error),
+        Err(error) => trouble(dashboard.stats(), &dashboard.first_view(&mount, client), &error),
     }
 }

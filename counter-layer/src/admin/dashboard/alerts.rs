@@ -8,6 +8,7 @@ use super::format::{self, Style};
 use super::frame::Frame;
 use super::view::{ALERTS, View};
 use crate::admin::access::{SILENCE_FORM, TEST_FORM};
+use crate::admin::escape;
 
 /// The page.
 #[derive(Debug, Template)]

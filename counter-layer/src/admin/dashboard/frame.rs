@@ -21,6 +21,10 @@ pub(super) struct Frame {
     /// Times are those of the site, with a script as well.
     pub(super) utc: bool,
     pub(super) logout: Option<String>,
+    /// The addresses that end all sessions and all links.
+    pub(super) revocations: Option<[String; 2]>,
+    /// The revocations of other instances are not known here.
+    pub(super) misses_revocations: bool,
     /// The address of the page of alerts, where there is one.
     pub(super) alerts: Option<String>,
     /// The beginnings of buckets and days, in words.
@@ -39,6 +43,8 @@ impl Frame {
             zone: view.zone.name().to_owned(),
             utc: view.utc,
             logout: view.logout(),
+            revocations: view.revocations(),
+            misses_revocations: view.misses_revocations,
             alerts: view.alerts(),
             beginning: beginning(stats, view),
         }

@@ -23,6 +23,7 @@ use super::sums::Sums;
 use super::table::Table;
 use super::view::{Page, View};
 use super::visitors::Extent;
+use crate::admin::escape;
 
 /// The page of the whole site.
 #[derive(Debug, Template)]
@@ -235,7 +236,7 @@ impl Moving {
         };
         let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
             try_join(of_site, plot(reader, view, extent, now)).await?;
-        let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = view.counters.iter().map(|name| escape::isolated(name)).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
         let mut label = format!("{} per {}, {shown} of them", names.join(", "), format::unit(width));
@@ -307,6 +308,13 @@ impl Trouble {
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
         }
+    }
+
+    /// The page for when the store cannot be read.
+    pub(super) fn unreadable(stats: &Stats, view: &View, error: &Error) -> Self {
+        let (title, text) = ("The numbers cannot be read now", error.to_string());
+        let status = Status::unreadable(&stats.ledger(), &stats.health());
+        Self { frame: Frame::of(stats, view), title, text, status }
     }
 }
 

@@ -1,12 +1,12 @@
 use askama::Template;
-#[cfg(feature = "note")]
-use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 #[cfg(feature = "note")]
 use axum::routing::post;
 use axum::{Extension, Router};
+#[cfg(feature = "note")]
+use counter_core::ErrorKind;
 #[cfg(feature = "note")]
 use counter_core::note::Notes;
 use counter_core::{Error, Stats, Timestamp};
@@ -16,19 +16,24 @@ use http::{HeaderValue, header::LOCATION};
 
 use super::annotations::Annotators;
 use super::assets;
+use super::client::Client;
 #[cfg(feature = "note")]
 use super::note_forms::Sent;
 use super::page::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
 use super::reader::Reader;
+use super::value::WrongValue;
 use super::view::{Page, View};
 use super::visitors::Extent;
-use crate::admin::access::{Access, LoggedIn, MayNote, SHARED, STYLE};
 #[cfg(feature = "note")]
 use crate::admin::access::{NO_NOTE_FORM, NOTE_FORM};
+use crate::admin::access::{SHARED, STYLE, Signer};
 use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
+use crate::admin::escape::isolated;
 use crate::admin::mount::Mount;
 use crate::admin::problem::{Problem, warn};
+#[cfg(feature = "note")]
+use crate::admin::upload::{MAX_FORM_BYTES, Upload};
 use crate::admin::zone::Zone;
 
 /// The parts of the pages.
@@ -36,13 +41,12 @@ use crate::admin::zone::Zone;
 pub(crate) struct Dashboard {
     stats: Stats,
     zone: Zone,
-    access: Access,
     annotators: Annotators,
 }
 
 impl Dashboard {
-    pub(crate) const fn new(stats: Stats, zone: Zone, access: Access, annotators: Annotators) -> Self {
-        Self { stats, zone, access, annotators }
+    pub(crate) const fn new(stats: Stats, zone: Zone, annotators: Annotators) -> Self {
+        Self { stats, zone, annotators }
     }
 
     fn reader(&self) -> Reader<'_> {
@@ -66,12 +70,34 @@ impl Dashboard {
         &self.stats
     }
 
-    pub(super) fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
+    /// Returns the view of an address, or the page that says what is wrong with it.
+    pub(super) fn view(
+        &self,
+        mount: &Mount,
+        page: Page,
+        client: Client,
+        query: Option<&str>,
+    ) -> Result<View, Box<Response>> {
         let query = query.unwrap_or_default();
-        let mut view =
-            View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone);
+        let reach = &self.stats.reach().counts;
+        let view = View::of(mount.path(), &mount.first(), page, query, reach, &self.zone);
+        let mut view = view.map_err(|wrong| Box::new(self.refuse(mount, client, &wrong)))?;
         view.has_alerts = self.annotators.has_alerts();
-        view
+        view.logged_in = client.is_logged_in;
+        view.may_note = client.may_note && self.takes_notes();
+        view.misses_revocations = client.misses_revocations;
+        Ok(view)
+    }
+
+    /// Returns the first view, for a page without a chart.
+    pub(super) fn first_view(&self, mount: &Mount, client: Client) -> View {
+        self.view(mount, Page::Site, client, None).expect("an address without a query says nothing wrong")
+    }
+
+    /// Returns the answer to an address with a value that is not allowed.
+    fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Response {
+        let view = self.first_view(mount, client);
+        html(StatusCode::BAD_REQUEST, &Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string()))
     }
 }
 
@@ -94,26 +120,31 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
     pages
         .route(
             "/parts",
-            get(|state, mount, query, may_note, headers| {
-                parts(Page::Site, state, mount, query, may_note, headers)
+            get(|state, mount, query, client, headers| {
+                parts(Page::Site, state, mount, query, client, headers)
             }),
         )
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|state, mount, query, may_note, headers| {
-                parts(Page::Counter, state, mount, query, may_note, headers)
+            get(|state, mount, query, client, headers| {
+                parts(Page::Counter, state, mount, query, client, headers)
             }),
         )
-        .route("/share", get(|state, mount, query, session| share(Page::Site, state, mount, query, session)))
+        .route(
+            "/share",
+            get(|state, mount, query, client, signer| share(Page::Site, state, mount, query, client, signer)),
+        )
         .route(
             "/counter/share",
-            get(|state, mount, query, session| share(Page::Counter, state, mount, query, session)),
+            get(|state, mount, query, client, signer| {
+                share(Page::Counter, state, mount, query, client, signer)
+            }),
         )
-        .route(SHARED, get(|state, mount, query| shared(Page::Site, state, mount, query)))
+        .route(SHARED, get(|state, mount, query, client| shared(Page::Site, state, mount, query, client)))
         .route(
             &format!("/counter{SHARED}"),
-            get(|state, mount, query| shared(Page::Counter, state, mount, query)),
+            get(|state, mount, query, client| shared(Page::Counter, state, mount, query, client)),
         )
         .route(&format!("{SHARED}{STYLE}"), get(assets::shared_style))
         .route(&format!("/counter{SHARED}{STYLE}"), get(assets::shared_style))
@@ -125,12 +156,12 @@ async fn site(
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
-    session: Option<Extension<LoggedIn>>,
-    may_note: Option<Extension<MayNote>>,
+    client: Client,
 ) -> Response {
-    let mut view = dashboard.view(&mount, Page::Site, query.as_deref());
-    view.logged_in = session.is_some();
-    view.may_note = may_note.is_some() && dashboard.takes_notes();
+    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
     let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
     answer(&dashboard.stats, &view, page)
 }
@@ -139,15 +170,16 @@ async fn counter(
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
-    session: Option<Extension<LoggedIn>>,
-    may_note: Option<Extension<MayNote>>,
+    client: Client,
 ) -> Response {
-    let (mut view, stats) = (dashboard.view(&mount, Page::Counter, query.as_deref()), &dashboard.stats);
-    view.logged_in = session.is_some();
-    view.may_note = may_note.is_some() && dashboard.takes_notes();
+    let stats = &dashboard.stats;
+    let view = match dashboard.view(&mount, Page::Counter, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
     match stats.contains_counters(&view.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
-            let text = format!("There is no counter with the name {}.", view.counters[0]);
+            let text = format!("There is no counter with the name {}.", isolated(&view.counters[0]));
             html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
         }
         // Where the list of counters cannot be read, none is denied.
@@ -162,11 +194,13 @@ async fn parts(
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
-    may_note: Option<Extension<MayNote>>,
+    client: Client,
     headers: HeaderMap,
 ) -> Response {
-    let mut view = dashboard.view(&mount, page, query.as_deref());
-    view.may_note = may_note.is_some() && dashboard.takes_notes();
+    let view = match dashboard.view(&mount, page, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
     let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
     match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
@@ -175,19 +209,19 @@ async fn parts(
     }
 }
 
-/// The most bytes that a form may have.
-#[cfg(any(feature = "alert", feature = "note"))]
-pub(super) const FORM: usize = 16_384;
-
 /// Adds the note of a form, and leads back to the page with it.
 #[cfg(feature = "note")]
 async fn add_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
-    form: Body,
+    client: Client,
+    form: Upload,
 ) -> Response {
-    let Ok(form) = to_bytes(form, FORM).await else { return Problem::no_form(FORM).into_response() };
-    let (sent, view) = (Sent::read(&form), dashboard.view(&mount, Page::Site, None));
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
+    let (sent, view) = (Sent::read(&form), dashboard.first_view(&mount, client));
     let note = match sent.note(&dashboard.zone, Timestamp::now()) {
         Ok(note) => note,
         Err(reason) => {
@@ -200,6 +234,10 @@ async fn add_note(
             tracing::info!(id = note.id(), "a note was added");
             see_other(&mount, sent.to())
         }
+        Err(error) if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) => {
+            let page = Trouble::of(&dashboard.stats, &view, "The note was not added", format!("{error}."));
+            html(StatusCode::CONFLICT, &page)
+        }
         Err(error) => trouble(&dashboard.stats, &view, &error),
     }
 }
@@ -209,9 +247,13 @@ async fn add_note(
 async fn remove_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
-    form: Body,
+    client: Client,
+    form: Upload,
 ) -> Response {
-    let Ok(form) = to_bytes(form, FORM).await else { return Problem::no_form(FORM).into_response() };
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
     let sent = Sent::read(&form);
     match notes.remove(&sent.id).await {
         Ok(is_removed) => {
@@ -220,10 +262,7 @@ async fn remove_note(
             }
             see_other(&mount, sent.to())
         }
-        Err(error) => {
-            let view = dashboard.view(&mount, Page::Site, None);
-            trouble(&dashboard.stats, &view, &error)
-        }
+        Err(error) => trouble(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
     }
 }
 
@@ -235,43 +274,62 @@ pub(super) fn see_other(mount: &Mount, to: &str) -> Response {
     }
 }
 
-/// The days that a link may last, and those that are offered.
+/// The days that a link may last.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
 
-/// Answers with a link to a view, for those who have a session: the token of which signs it.
+/// The same if the form does not say how many.
+const DEFAULT_DAYS: u64 = 7;
+
+/// Answers with a link to a view, for clients with a token, which signs it.
 async fn share(
     page: Page,
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
-    session: Option<Extension<LoggedIn>>,
+    client: Client,
+    signer: Option<Extension<Signer>>,
 ) -> Response {
+    let Some(Extension(Signer(secrets))) = signer else { return Problem::no_token().into_response() };
     let query = query.unwrap_or_default();
-    let mut view = dashboard.view(&mount, page, Some(&query));
-    view.logged_in = session.is_some();
-    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
-    let days = days.and_then(|(_, days)| days.parse().ok()).filter(|days| DAYS.contains(days)).unwrap_or(7);
+    let view = match dashboard.view(&mount, page, client, Some(&query)) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let days = match days(&query) {
+        Ok(days) => days,
+        Err(wrong) => return dashboard.refuse(&mount, client, &wrong),
+    };
     let until = Timestamp::now().plus(days * 86_400);
-    let signed =
-        session.and_then(|_| dashboard.access.sign_link(&view.shared_path(), &view.shared_query(), until));
-    match signed {
-        Some(signed) => {
-            let link = format!("{}{}?{signed}", view.mount, view.shared_path());
-            html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
+    let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
+    let link = format!("{}{}?{signed}", view.mount, view.shared_path());
+    html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
+}
+
+/// Returns the days that a link is to last.
+fn days(query: &str) -> Result<u64, WrongValue> {
+    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
+    match days.filter(|(_, days)| !days.is_empty()) {
+        None => Ok(DEFAULT_DAYS),
+        Some((_, text)) => {
+            let days = text.parse().ok().filter(|days| DAYS.contains(days));
+            days.ok_or_else(|| WrongValue::new("days", &text, "a number of days from 1 to 366"))
         }
-        None => Problem::forbidden().into_response(),
     }
 }
 
-/// Answers with the view that a link shows, which the guard has looked at.
+/// Answers with the view that a link shows, which the guard has verified.
 async fn shared(
     page: Page,
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
+    client: Client,
 ) -> Response {
     let query = query.unwrap_or_default();
-    let view = dashboard.view(&mount, page, Some(&query));
+    let view = match dashboard.view(&mount, page, client, Some(&query)) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
     let style = format!("{}{}{STYLE}?{query}", view.mount, view.shared_path());
     match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
         Ok(page) => html(StatusCode::OK, &page),
@@ -293,8 +351,7 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
 /// The store cannot be read; what this process knows is shown all the same.
 pub(super) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     warn(stats, error, "the dashboard cannot be read");
-    let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
-    html(StatusCode::SERVICE_UNAVAILABLE, &page)
+    html(StatusCode::SERVICE_UNAVAILABLE, &Trouble::unreadable(stats, view, error))
 }
 
 pub(super) fn html(status: StatusCode, page: &impl Template) -> Response {

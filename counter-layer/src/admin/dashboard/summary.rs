@@ -109,76 +109,93 @@ async fn recent(
 
 impl Status {
     pub(super) fn of(ledger: &Ledger, health: &Health) -> Self {
-        let (hits, mut said, mut is_loud) = (ledger.hits, Vec::new(), false);
+        let mut troubles = Vec::new();
         let pending = format::grouped(health.pending);
-        match (health.failing_for, health.stalled_for) {
+        let mut is_loud = match (health.failing_for, health.stalled_for) {
             (Some(failing), _) => {
-                is_loud = failing >= PATIENCE;
                 let cause = health.last_error.as_deref().unwrap_or("no reason is known");
                 let since = format::about(failing.as_secs());
-                said.push(format!(
+                troubles.push(format!(
                     "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
                 ));
+                failing >= PATIENCE
             }
             (None, Some(stalled)) => {
-                is_loud = true;
                 let since = format::about(stalled.as_secs());
-                said.push(format!(
+                troubles.push(format!(
                     "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
                 ));
+                true
             }
-            (None, None) => said.push(format!(
-                "{} process has counted {} requests, and {pending} counts are on their way to the store.",
-                if health.hints.is_empty() { "All is well: this" } else { "This" },
-                format::grouped(ledger.requests.recorded)
-            )),
+            (None, None) => false,
+        };
+        let quiet = troubles.len();
+        troubles.extend(health.hints.iter().map(|Hint { seen, remedy, .. }| format!("{seen} {remedy}")));
+        troubles.extend(clock_off(health));
+        troubles.extend(spool_failing(health));
+        troubles.extend(missing(ledger));
+        is_loud |= troubles.len() > quiet;
+        if health.failing_for.is_none() && health.stalled_for.is_none() {
+            let head = if troubles.is_empty() { "All is well: this" } else { "This" };
+            let counted = format::grouped(ledger.requests.recorded);
+            troubles.insert(
+                0,
+                format!(
+                    "{head} process has counted {counted} requests, and {pending} counts are on their way to the store."
+                ),
+            );
         }
-        for Hint { seen, remedy, .. } in &health.hints {
-            is_loud = true;
-            said.push(format!("{seen} {remedy}"));
+        if ledger.hits.overflow > 0 {
+            let overflow = format::grouped(ledger.hits.overflow);
+            troubles
+                .push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
         }
-        if let Some(skew) = health.clock_off() {
-            is_loud = true;
-            let (by, way) =
-                (format::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
-            said.push(format!(
-                "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
-            ));
-        }
-        if let Some(spool) = &health.spool
-            && let (Some(failing), Some(error)) = (spool.failing_for, &spool.last_error)
-        {
-            is_loud = true;
-            let (since, unwritten) = (format::about(failing.as_secs()), format::grouped(spool.unwritten));
-            said.push(format!(
-                "The spool has not been written for {since} ({error}); {unwritten} hits are lost if this process is killed."
-            ));
-        }
-        let dropped = hits.dropped;
-        for (count, what) in [
-            (hits.expired, "are older than any bucket is kept: only lifetimes count them"),
-            (hits.lost_by_server, "were taken by the store and lost by it"),
-            (dropped.wrong_type, "were refused: a key has a value of another type"),
-            (dropped.not_a_number, "were refused: a bucket has something else than a number"),
-            (dropped.out_of_range, "were refused: the sum is too large"),
-            (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
-            (
-                dropped.in_doubt,
-                "may or may not be counted: the store did not answer, and then lost the fence",
-            ),
-            (dropped.other, "were refused by the store"),
-        ] {
-            if count > 0 {
-                is_loud = true;
-                said.push(format!("{} hits {what}.", format::grouped(count)));
-            }
-        }
-        if hits.overflow > 0 {
-            let overflow = format::grouped(hits.overflow);
-            said.push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
-        }
-        Self { is_loud, text: said.join(" ") }
+        Self { is_loud, text: troubles.join(" ") }
     }
+
+    /// The status while the store cannot be read, which a process that has nothing to send does not notice.
+    pub(super) fn unreadable(ledger: &Ledger, health: &Health) -> Self {
+        let known = Self::of(ledger, health);
+        if known.is_loud {
+            return known;
+        }
+        let pending = format::grouped(health.pending);
+        Self { is_loud: true, text: format!("The store cannot be read, and {pending} counts wait for it.") }
+    }
+}
+
+fn clock_off(health: &Health) -> Option<String> {
+    let skew = health.clock_off()?;
+    let (by, way) = (format::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+    Some(format!(
+        "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
+    ))
+}
+
+fn spool_failing(health: &Health) -> Option<String> {
+    let spool = health.spool.as_ref()?;
+    let (since, unwritten) = (format::about(spool.failing_for?.as_secs()), format::grouped(spool.unwritten));
+    let error = spool.last_error.as_deref()?;
+    Some(format!(
+        "The spool has not been written for {since} ({error}); {unwritten} hits are lost if this process is killed."
+    ))
+}
+
+/// The hits that are not in the buckets of their time, by reason.
+fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
+    let (hits, dropped) = (ledger.hits, ledger.hits.dropped);
+    let reasons = [
+        (hits.expired, "are older than any bucket is kept: only lifetimes count them"),
+        (hits.lost_by_server, "were taken by the store and lost by it"),
+        (dropped.wrong_type, "were refused: a key has a value of another type"),
+        (dropped.not_a_number, "were refused: a bucket has something else than a number"),
+        (dropped.out_of_range, "were refused: the sum is too large"),
+        (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
+        (dropped.in_doubt, "may or may not be counted: the store did not answer, and then lost the fence"),
+        (dropped.other, "were refused by the store"),
+    ];
+    let missing = reasons.into_iter().filter(|(count, _)| *count > 0);
+    missing.map(|(count, reason)| format!("{} hits {reason}.", format::grouped(count)))
 }
 
 #[cfg(test)]
@@ -215,12 +232,20 @@ mod tests {
             |ledger| ledger.hits.dropped.wrong_type = 1,
         ];
         for change in loud {
-            assert!(said(&|ledger, _| change(ledger)).is_loud);
+            let status = said(&|ledger, _| change(ledger));
+            assert!(status.is_loud && !status.text.contains("All is well"), "{}", status.text);
         }
         let stalled = said(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
         assert!(stalled.is_loud && !stalled.text.contains("All is well"), "{}", stalled.text);
         let fast = said(&|_, health| health.clock_skew = Some(86_400));
         assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
+        assert!(!fast.text.contains("All is well"), "{}", fast.text);
+        let unreadable = Status::unreadable(&stats.ledger(), &stats.health());
+        assert!(
+            unreadable.is_loud && unreadable.text.starts_with("The store cannot be read"),
+            "{}",
+            unreadable.text
+        );
         assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
         let spooled = said(&|_, health| {
             let mut spool = SpoolHealth::default();

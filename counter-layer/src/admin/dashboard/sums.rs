@@ -183,7 +183,8 @@ mod tests {
         let now = unix(1019).plus(900);
         let kept = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
         let kept = Precisions::new([kept]).expect("a set");
-        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept, &Zone::default());
+        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept, &Zone::default())
+            .expect("allowed values");
         let samples = (since..1020).map(|hours| Sample { start: unix(hours), count: counts(hours) });
         let series = Series::new(hour, unix(990)..unix(1020), samples.collect());
         let (total, before) = Compared::new(&view, now).sum(Some(&series), None, Some(unix(since)));

@@ -8,7 +8,8 @@ use counter_core::{CounterName, Precision, Precisions, Timestamp};
 use super::buckets::{self, Buckets};
 use super::format;
 use super::range::{NamedRange, SPAN};
-use crate::admin::access::SHARED;
+use super::value::{WrongValue, end, positive};
+use crate::admin::access::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS, SHARED};
 use crate::admin::api::parameter;
 use crate::admin::zone::Zone;
 use crate::reserved::HITS;
@@ -57,6 +58,8 @@ pub(crate) struct View {
     pub(crate) has_alerts: bool,
     /// Notes can be added and removed; no address tells of it either.
     pub(crate) may_note: bool,
+    /// The revocations of other instances are not known here; no address tells of it either.
+    pub(crate) misses_revocations: bool,
 }
 
 /// The pages there are.
@@ -95,8 +98,11 @@ const SORTS: [(Sort, &str); 5] = [
 ];
 
 impl View {
-    /// Reads an address, by the precisions that can be read. What cannot be understood is ignored, so an address
-    /// that was kept still shows something when they have changed.
+    /// Reads an address, by the precisions that can be read. Names that do not exist are ignored, and lengths are cut, so an
+    /// address that was kept still shows something when the precisions have changed.
+    ///
+    /// # Errors
+    /// Fails when the value of a number or a time is none, as the API does. An empty value is a missing one.
     pub(crate) fn of(
         mount: &str,
         first: &str,
@@ -104,7 +110,7 @@ impl View {
         query: &str,
         reach: &Precisions,
         zone: &Zone,
-    ) -> Self {
+    ) -> Result<Self, WrongValue> {
         let mut view = Self {
             mount: mount.to_owned(),
             first: first.to_owned(),
@@ -125,18 +131,19 @@ impl View {
             logged_in: false,
             has_alerts: false,
             may_note: false,
+            misses_revocations: false,
         };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let pairs = form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty());
+        for (name, value) in pairs {
             match &*name {
                 "counter" => view.add(&value),
                 "precision" => {
                     view.precision = parameter::precision(&value, reach).unwrap_or(view.precision);
                 }
-                "span" => view.span = value.parse().unwrap_or_default(),
-                "to" => view.to = end(&value, zone),
-                "ago" => view.other = value.parse().ok().filter(|ago| *ago > 0).map(Other::Ago),
-                // A form sends it empty as well.
-                "against" => view.other = end(&value, zone).map(Other::Until).or(view.other),
+                "span" => view.span = positive("span", &value)?,
+                "to" => view.to = Some(end("to", &value, zone)?),
+                "ago" => view.other = Some(Other::Ago(positive("ago", &value)?)),
+                "against" => view.other = Some(Other::Until(end("against", &value, zone)?)),
                 "uniques" => view.uniques = value == "1",
                 "forecast" => view.forecast = cfg!(feature = "forecast") && value == "1",
                 "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
@@ -144,7 +151,7 @@ impl View {
                     let named = SORTS.iter().find(|(_, name)| *name == value);
                     view.sort = named.map_or_else(Sort::default, |(sort, _)| *sort);
                 }
-                "page" => view.leaf = value.parse::<usize>().unwrap_or_default().saturating_sub(1),
+                "page" => view.leaf = positive::<usize>("page", &value)? - 1,
                 "zone" => view.utc = value == "utc",
                 _ => {}
             }
@@ -156,7 +163,7 @@ impl View {
             0 => view.usual_span(),
             span => span.clamp(2, view.precision.samples.get().clamp(2, SPAN)),
         };
-        view
+        Ok(view)
     }
 
     fn add(&mut self, name: &str) {
@@ -299,7 +306,12 @@ impl View {
 
     /// The address that ends the session, if there is one.
     pub(crate) fn logout(&self) -> Option<String> {
-        self.logged_in.then(|| format!("{}/logout", self.mount))
+        self.logged_in.then(|| format!("{}{LOGOUT}", self.mount))
+    }
+
+    /// The addresses that end all sessions and all links, if there is a session.
+    pub(crate) fn revocations(&self) -> Option<[String; 2]> {
+        self.logged_in.then(|| [LOGOUT_EVERYWHERE, REVOKE_LINKS].map(|path| format!("{}{path}", self.mount)))
     }
 
     /// The address of the page of alerts, where there is one.
@@ -431,14 +443,6 @@ impl View {
     }
 }
 
-/// The end of a time: in seconds, or as the last day of it.
-fn end(text: &str, zone: &Zone) -> Option<Timestamp> {
-    match text.parse() {
-        Ok(seconds) => Some(Timestamp::from_unix(seconds)),
-        Err(_) => Some(zone.at(format::end_of_day(text)?)),
-    }
-}
-
 impl Sort {
     pub(crate) fn name(self) -> &'static str {
         SORTS.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
@@ -450,6 +454,10 @@ mod tests {
     use super::*;
 
     fn of(query: &str) -> View {
+        try_of(query).unwrap_or_else(|wrong| panic!("{query}: {wrong}"))
+    }
+
+    fn try_of(query: &str) -> Result<View, WrongValue> {
         View::of("/admin/stats", "/admin/stats", Page::Site, query, &Precisions::default(), &Zone::default())
     }
 
@@ -473,7 +481,9 @@ mod tests {
     #[test]
     fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
         let kept = Precisions::default().utc_offset(3600);
-        let of = |query: &str| View::of("", "/", Page::Site, query, &kept, &Zone::default());
+        let of = |query: &str| {
+            View::of("", "/", Page::Site, query, &kept, &Zone::default()).expect("allowed values")
+        };
         for query in ["precision=86400", "precision=86400%4082800"] {
             assert_eq!(of(query).precision.precision.to_string(), "86400@82800");
             assert_eq!(of(query).address(), "/?precision=86400");
@@ -482,14 +492,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_out() {
+    fn unknown_names_and_empty_values_are_left_out() {
         for query in [
-            "precision=7&span=x&to=-1&uniques=yes&forecast=2&sort=size&page=-3&zone=cet&theme=dark&%ff=%ff",
+            "precision=7&uniques=yes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
             "&&==&?",
-            "page=0&span=0",
+            "page=&span=&to=&ago=&against=",
         ] {
             assert_eq!(of(query).address(), "/admin/stats", "{query}");
+        }
+    }
+
+    #[test]
+    fn a_number_or_a_time_that_is_none_is_refused() {
+        for (name, values) in [
+            ("span", ["x", "0", "-1", "4294967296", "1.5"]),
+            ("page", ["x", "0", "-3", "1e3", " 1"]),
+            ("ago", ["x", "0", "-1", "1d", "99999999999999999999"]),
+            ("to", ["x", "-1", "253402300800", "2026-13-01", "2026-11-20T00:00"]),
+            ("against", ["x", "-1", "253402300800", "2026-02-30", "yesterday"]),
+        ] {
+            for value in values {
+                let wrong = try_of(&format!("counter=hits&{name}={value}")).expect_err(value).to_string();
+                assert!(wrong.contains(name) && wrong.contains(value), "{wrong}");
+            }
         }
     }
 
@@ -523,8 +549,7 @@ mod tests {
             ("precision=86400&span=7&to=2026-11-20&against=2026-10-31", Some(20)),
             ("precision=86400&span=7&against=1792550400", Some(32)),
             ("precision=86400&span=7&ago=1&against=", Some(1)),
-            ("precision=86400&span=7&ago=0", None),
-            ("precision=86400&span=7&ago=-1&against=2026-13-01", None),
+            ("precision=86400&span=7&ago=&against=", None),
             // The oldest that there is.
             ("precision=86400&span=7&ago=99999999999", Some(113)),
             ("precision=86400&span=7&against=1970-01-02", Some(113)),

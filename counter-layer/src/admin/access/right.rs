@@ -1,0 +1,95 @@
+use http::Method;
+use http::request::Parts;
+
+/// The changes that a client may make. All clients with access may read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rights {
+    pub(crate) forget: bool,
+    pub(crate) record: bool,
+    pub(crate) repair: bool,
+    pub(crate) silence: bool,
+    pub(crate) note: bool,
+}
+
+/// A right to change something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Forget,
+    Record,
+    Repair,
+    Silence,
+    Note,
+}
+
+/// The path that hits are sent to.
+pub(crate) const HITS: &str = "/api/hits";
+/// The path of the audit of an archive.
+pub(crate) const AUDIT: &str = "/api/audit";
+/// The paths of alerts that change something, for programs and then for people.
+pub(crate) const SILENCE: &str = "/api/alerts/silence";
+pub(crate) const TEST: &str = "/api/alerts/test";
+pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
+pub(crate) const TEST_FORM: &str = "/alerts/test";
+/// The path of notes.
+pub(crate) const NOTES: &str = "/api/notes";
+/// The path that a form on a page adds a note by.
+pub(crate) const NOTE_FORM: &str = "/notes";
+/// The path that a form on a page removes a note by.
+pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
+
+impl Rights {
+    pub(crate) const fn has(self, right: Right) -> bool {
+        match right {
+            Right::Forget => self.forget,
+            Right::Record => self.record,
+            Right::Repair => self.repair,
+            Right::Silence => self.silence,
+            Right::Note => self.note,
+        }
+    }
+
+    pub(crate) const fn add(&mut self, other: Self) {
+        self.forget |= other.forget;
+        self.record |= other.record;
+        self.repair |= other.repair;
+        self.silence |= other.silence;
+        self.note |= other.note;
+    }
+}
+
+impl Right {
+    /// Returns the right that a request needs to change something.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        match (&parts.method, parts.uri.path()) {
+            (&Method::POST, HITS) => Self::Record,
+            (&Method::POST, AUDIT) => Self::Repair,
+            (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
+            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
+                Self::Note
+            }
+            _ => Self::Forget,
+        }
+    }
+
+    /// Returns the name of the scope (RFC 6750, section 3).
+    pub(crate) const fn scope(self) -> &'static str {
+        match self {
+            Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
+            Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
+            Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
+            Self::Silence => "Bearer error=\"insufficient_scope\", scope=\"silence\"",
+            Self::Note => "Bearer error=\"insufficient_scope\", scope=\"note\"",
+        }
+    }
+
+    /// Returns what the right is for, in words.
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::Forget => "forget counters",
+            Self::Record => "send hits",
+            Self::Repair => "audit and repair the archive",
+            Self::Silence => "silence rules or send a test",
+            Self::Note => "add and remove notes",
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Bodies of requests that do not end: they occupy neither the router nor its connections for long.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use counter_core::note::Notes;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::AccessCounterLayer;
+use counter_layer::admin::{self, Access, Options};
+use futures_util::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use tests::http::{get, post};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+
+use super::site::LIMIT;
+
+const TOKEN: &str = "a-token-for-tests";
+
+/// Paths that read a body, with the time that it may take.
+const PATHS: [(&str, u64); 4] =
+    [("/login", 10), ("/notes", 30), ("/notes/remove", 30), ("/api/hits?producer=a&number=1", 30)];
+
+fn router() -> Router {
+    let store = MemoryStore::new();
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let layer = AccessCounterLayer::new(counters.recorder());
+    let options = Options::new().hits(counters.sources(), layer.log_counter()).notes(Notes::new(store));
+    let access = Access::bearer(TOKEN).expect("a token").may_record().may_note();
+    admin::router_with(counters.stats(), access, options)
+}
+
+async fn send(router: &Router, path: &str, body: Body) -> Response<Body> {
+    let request = Request::post(path).header("authorization", format!("Bearer {TOKEN}"));
+    router.clone().oneshot(request.body(body).expect("a request")).await.expect("an answer")
+}
+
+/// A body that begins and never ends.
+fn endless() -> Body {
+    let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"token="))]);
+    Body::from_stream(first.chain(stream::pending()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_end_is_answered_in_time() {
+    let router = router();
+    for (path, seconds) in PATHS {
+        let began = Instant::now();
+        let answer = send(&router, path, endless()).await;
+        assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT, "{path}");
+        assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_incomplete_bodies_of_clients_with_access_is_bounded() {
+    let router = router();
+    let (path, _) = PATHS[1];
+    let waiting: Vec<_> = (0..64)
+        .map(|_| {
+            let router = router.clone();
+            tokio::spawn(async move { send(&router, path, endless()).await.status() })
+        })
+        .collect();
+    // A runtime polls some tasks before it goes on with this one.
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+    let answer = send(&router, path, endless()).await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers()["retry-after"], "1");
+    for waiting in waiting {
+        assert_eq!(waiting.await.expect("no panic"), StatusCode::REQUEST_TIMEOUT);
+    }
+    assert_eq!(send(&router, path, Body::from("text=a")).await.status(), StatusCode::SEE_OTHER);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_that_send_no_body_lose_their_connections_and_lock_nobody_out() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let app = router().into_make_service_with_connect_info::<SocketAddr>();
+    let server = tokio::spawn(async { axum::serve(listener, app).await.expect("it serves") });
+    let head = "POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: 16000\r\n\r\n";
+    let mut connections = JoinSet::new();
+    for _ in 0..250 {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        connection.write_all(head.as_bytes()).await.expect("it reads");
+        connections.spawn(async move {
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.map(|_| answer)
+        });
+    }
+    // All but the newest are answered and closed without waiting for their time to pass.
+    for _ in 64..250 {
+        let closed = timeout(LIMIT, connections.join_next()).await.expect("it is closed");
+        let answer = closed.expect("there are more").expect("no panic").expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 503") || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    let form = format!("token={TOKEN}&to=");
+    assert_eq!(post(address, "/login", &[], &form).await.status, 303);
+    let shown = format!("Bearer {TOKEN}");
+    assert_eq!(get(address, "/api/ledger", &[("authorization", &shown)]).await.status, 200);
+    server.abort();
+}
