@@ -27,6 +27,8 @@ pub(crate) struct Revoked {
     pub(crate) links: Generation,
     /// The sessions of this generation that were logged out.
     logged_out: Vec<SessionId>,
+    /// The number of changes. A store with fewer of them than before went back to an older document.
+    changes: u64,
 }
 
 /// The revocations of one token: the document in the store, and a copy of it.
@@ -42,8 +44,6 @@ pub(crate) struct Revocations {
 #[derive(Debug, Default)]
 struct Known {
     revoked: Arc<Revoked>,
-    /// The version of the document with these revocations.
-    version: u64,
     /// The time at which the document was last read, or could not be read.
     tried: Option<Instant>,
     is_failing: bool,
@@ -232,9 +232,9 @@ impl Revocations {
     /// Reads the document, and writes it if it lacks logouts of this instance, or if the store has lost it.
     async fn fetch(&self) -> Result<(), Error> {
         let unwritten = self.known().unwritten.clone();
-        let Loaded { revoked, version, is_lost } = self.load().await?;
+        let Loaded { revoked, is_lost, .. } = self.load().await?;
         if !is_lost && unwritten.is_empty() {
-            self.remember(Ok((revoked, version)));
+            self.remember(Ok(revoked));
             return Ok(());
         }
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
@@ -246,12 +246,10 @@ impl Revocations {
     /// Loads the document, or returns the copy if the store went back, such as by a restart without its data.
     async fn load(&self) -> Result<Loaded, Error> {
         let seen = self.documents.read(&self.name).await?;
-        let known = self.known();
-        let is_lost = seen.version < known.version;
-        let revoked = match is_lost {
-            true => Revoked::clone(&known.revoked),
-            false => Revoked::decode(&seen.content, &self.name)?,
-        };
+        let (stored, known) =
+            (Revoked::decode(&seen.content, &self.name)?, Arc::clone(&self.known().revoked));
+        let is_lost = stored.changes < known.changes;
+        let revoked = if is_lost { Revoked::clone(&known) } else { stored };
         Ok(Loaded { revoked, version: seen.version, is_lost })
     }
 
@@ -265,22 +263,23 @@ impl Revocations {
         for _ in 0..ATTEMPTS {
             let Loaded { mut revoked, version, .. } = self.load().await?;
             change(&mut revoked);
-            if self.documents.replace(&self.name, version, &revoked.encode()).await? {
-                self.remember(Ok((revoked, version + 1)));
+            revoked.changes += 1;
+            if self.documents.replace(&self.name, version, &revoked.encode()).await?.is_some() {
+                self.remember(Ok(revoked));
                 return Ok(());
             }
         }
         Err(Error::new(ErrorKind::Unavailable).caused_by("other instances change the document all the time"))
     }
 
-    fn remember(&self, read: Result<(Revoked, u64), Error>) {
+    fn remember(&self, read: Result<Revoked, Error>) {
         let began_failing = {
             let known = &mut *self.known();
             known.tried = Some(Instant::now());
             let was_failing = std::mem::replace(&mut known.is_failing, read.is_err());
             match read {
-                Ok((revoked, version)) => {
-                    (known.revoked, known.version) = (Arc::new(revoked), version);
+                Ok(revoked) => {
+                    known.revoked = Arc::new(revoked);
                     None
                 }
                 Err(error) => Some(error).filter(|_| !was_failing),
@@ -310,6 +309,24 @@ mod tests {
         assert_eq!((revoked.sessions, revoked.logged_out.len()), (Generation::FIRST, MAX_LOGGED_OUT));
         revoked.log_out(SessionId(u64::MAX), next);
         assert_eq!((revoked.sessions, revoked.logged_out.len()), (next, 0));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_went_back_gets_the_revocations_again() {
+        let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
+        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        one.log_out(SessionId(7)).await.expect("memory");
+        let backup = documents.read("test").await.expect("memory");
+        one.end_sessions().await.expect("memory");
+        let seen = documents.read("test").await.expect("memory");
+        documents
+            .replace("test", seen.version, &backup.content)
+            .await
+            .expect("memory")
+            .expect("nothing else writes");
+        let revoked = one.read().await;
+        assert_ne!(revoked.sessions, Generation::FIRST);
+        assert_eq!(other.read().await, revoked);
     }
 
     #[tokio::test]
