@@ -1,7 +1,7 @@
-//! Alerts and reports: which rules to begin with, what is promised, and what a receiver does.
+//! Alerts and reports: rules to start with, delivery guarantees, and advice for receivers.
 //!
-//! A [`Watch`] is a future beside those that flush and clean. Every instance may run one: they share what they know in the
-//! store, so a bucket is judged once, whoever is first, and an alert has one message.
+//! A [`Watch`] is a background future, like the flusher and the cleaner. Every instance may run one. Watches share their state
+//! in the store, so each bucket is judged once and each alert is sent once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,24 +44,28 @@
 //! | a new referrer, campaign or consumer among the first | [`new_label`](AlertRule::new_label) |
 //! | a store that is away, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
 //!
-//! A bucket is judged [15 s](Watch::LATENESS) after its end, or after the [lateness](crate::alert::WatchBuilder::lateness) of
-//! your choice, by this process's clock or the store's, whichever is behind. A bucket that cannot be read, or has too few hits,
-//! has no verdict: it neither raises nor resolves. A process that was away for long catches up with the last 60 buckets.
+//! A bucket is judged [15 s](Watch::LATENESS) after its end; [`lateness`](crate::alert::WatchBuilder::lateness) changes this.
+//! The time is that of the process or of the store, whichever is behind. If a bucket cannot be read or has too few hits, it
+//! neither raises nor resolves an alert. After a long pause, a watch catches up with the last 60 buckets.
 //!
-//! **Hits that are still on their way raise no alert.** Each watch marks in the store up to which instant the store has the hits
-//! of its process. A bucket is judged when all live processes have passed its end, so the buckets of an outage are judged when
-//! the flushers have sent what they held. The wait is bounded: a process counts as live for 30 s after its last mark, or three
-//! intervals of its watch, and no bucket waits for more than a minute after the store is back. A process that is killed delays
-//! alerts by these 30 s; one that ends its watch delays nothing. Detectors are not trained by a bucket that was judged before
-//! all its hits were there. Processes that count without a watch are not waited for: choose a lateness of at least the interval
-//! of their flushers.
+//! **Hits that are still being sent raise no alert.** Each watch writes a mark into the store: the instant up to which the store
+//! has all hits of its process. A bucket is judged when the marks of all live processes are past its end, so the buckets of an
+//! outage are judged after the flushers have sent their hits. The wait is bounded:
+//!
+//! - A process counts as live for 30 s after its last mark, or for three intervals of its watch if that is longer. A killed
+//!   process delays alerts by this time. A watch that ends properly removes its mark and delays nothing.
+//! - After the store is back, no bucket waits for longer than a minute.
+//! - A bucket that is judged before all its hits are in the store does not train a detector.
+//! - If a process counts without a watch, no bucket waits for it. Choose a lateness that is longer than the interval of its
+//!   flusher.
 //!
 //! An alert is raised after [`raise_after`](AlertRule::raise_after) buckets in a row and resolved after
-//! [`resolve_after`](AlertRule::resolve_after); [`pause`](AlertRule::pause) bounds how often a rule is raised. Begin with
-//! minutes, and 2 and 5 of them: a single bad minute tells nobody, and an alert does not flap.
+//! [`resolve_after`](AlertRule::resolve_after); [`pause`](AlertRule::pause) limits how often a rule is raised. Start with
+//! buckets of a minute, `raise_after(2)` and `resolve_after(5)`: then a single bad minute raises no alert, and an alert does
+//! not flap.
 //!
-//! The rules about the process are looked at in each pass, every 10 s, by every process for itself. Their alerts are told
-//! without the store, so they are as many as there are processes that have the trouble, each with an id of its own.
+//! Every process checks its own rules in each pass, every 10 s. It sends their alerts without the store, so several processes
+//! with the same problem send one alert each, with different ids.
 //!
 //! # What is expected
 //!
@@ -84,48 +88,47 @@
 //!   hit, and compares it with the silences of late. For a slow decline choose a rule on hours beside that on minutes, since the
 //!   level follows what changes over many buckets.
 //!
-//! # What is promised
+//! # Delivery
 //!
-//! - A message is in the store together with the verdict that made it. It leaves the store only when the receiver has taken
-//!   it, so each arrives at least once: over crashes, pauses and failovers, and while the receiver is away.
-//! - The [id](crate::alert::Message::id) of a message is the same in every repetition, and also where a failover made the
-//!   watches judge a bucket again. A receiver that drops ids it has seen has each message once.
-//! - A process has a minute to deliver what it took; then another may. A delivery that fails is tried again after 10 s, 20 s,
-//!   40 s and so on, every ten minutes in the end. Up to 1,000 messages wait; the oldest one beyond that is lost, with
-//!   an error in the log.
-//! - Messages may arrive out of order after failures: the `start` of an alert's bucket tells.
+//! - A message is stored together with the verdict that caused it, and is removed when the receiver has accepted it. So every
+//!   message arrives at least once, despite crashes, pauses, failovers and outages of the receiver.
+//! - The [id](crate::alert::Message::id) of a message is the same in every repetition, even if a failover made the watches judge
+//!   a bucket again. A receiver that drops known ids gets each message exactly once.
+//! - A process has a minute to deliver a message; then another process may try. After a failure, the delivery is retried after
+//!   10 s, 20 s, 40 s and so on, and finally every ten minutes. Up to 1,000 messages are kept; if there are more, the oldest is
+//!   dropped with an error in the log.
+//! - After failures, messages may arrive out of order. Use the `start` of the alert's bucket to sort them.
 //!
-//! Rules about the process keep their messages in the process: what it has not told is gone when it is killed.
+//! The messages of rules about the process are kept in the process. If it is killed, undelivered messages are lost.
 //!
-//! Watches of one store may have different rules for a while, as versions that are deployed one after the other have. Each
-//! judges the rules that it has; what is known of a rule that none has any more is forgotten after 7 days.
+//! Watches of one store may have different rules for a while, for example during a rolling deployment. Each judges its own
+//! rules. The state of a rule is removed if no watch has judged it for 7 days.
 //!
 //! # State, silences and tests
 //!
-//! [`Watch::alerts`] returns a handle that reads, by one read of the store, which rules are raised, since when, and by the
-//! numbers of which buckets; and the last 500 alerts, each with those numbers, and whether it has arrived. A process that
-//! runs no watch makes such a [handle](Alerts) of the same rules. The admin router of `counter-layer` takes it, for its API,
-//! its metrics and its pages, which draw alerts into the charts of the counters that their rules look at.
+//! [`Watch::alerts`] returns a handle that reads the state of all rules with one read of the store: which alerts are raised,
+//! since when, the buckets that caused them, and the last 500 alerts with their delivery. A process without a watch can create
+//! a [handle](Alerts) from the same rules. The admin router of `counter-layer` uses it for the API, the metrics and the
+//! dashboard, which shows alerts in the charts of their counters.
 //!
-//! A rule can be [silenced](Alerts::silence) for up to 30 days, and by any process for all of them. It is judged all the
-//! while, and nothing is told. The end of the silence makes up for what receivers do not know by then, by at most one
-//! message: that the alert is raised, under the id that it has had since; or that one is resolved of which they were told. An
-//! alert that was told before the silence is not told again. What was under way when the silence began is delivered.
+//! Any process can [silence](Alerts::silence) a rule for up to 30 days. A silenced rule is still judged, but sends nothing. When
+//! the silence ends, at most one message is sent: that the alert is raised, or that an alert is resolved which was reported
+//! before the silence. A delivery that was in progress when the silence began is finished.
 //!
-//! A [test](Alerts::test) is a message like others, of the kind [`Test`](crate::alert::AlertKind::Test): the next pass of a
-//! watch delivers it, and the history says when it has arrived. A receiver may drop it.
+//! A [test](Alerts::test) is an ordinary message of the kind [`Test`](crate::alert::AlertKind::Test). The next pass of a watch
+//! delivers it, and the history shows when it arrived. A receiver may drop it.
 //!
 //! # Reports
 //!
-//! A [`ReportSchedule`](crate::alert::ReportSchedule) makes a report on every day or week that is over, by the clocks of the site where they are
-//! given, once over all instances: hits, visitors, shares, pages, labels, what rose and fell, and which alerts there were. It
-//! is a message like others: text for a chat, an object for programs, and [`html`](crate::alert::Report::html) for a mail.
-//! A report that no process made in time is made late, of the last day or week alone.
+//! A [`ReportSchedule`](crate::alert::ReportSchedule) sends a report on every past day or week, once for all instances and in the
+//! local time of the site if you configure it: hits, visitors, shares, pages, labels, the largest changes, and the alerts. It is
+//! an ordinary message: text for a chat, an object for programs, and [`html`](crate::alert::Report::html) for a mail. If no
+//! process was running when a report was due, it is sent late, and only for the last day or week.
 //!
-//! A key or a label that cannot be read costs that part alone: the report leaves it out and names it in
-//! [`unread`](crate::alert::Report::unread). Only a store that cannot be reached delays a report; it is tried again after five
-//! minutes. If no precision has buckets that begin with the days of the site, as days of UTC for a week in Tokyo, the report
-//! reads the nearest ones, and its title says from when to when.
+//! If a key or a label cannot be read, the report leaves out this part and names it in
+//! [`unread`](crate::alert::Report::unread). Only if the store cannot be reached, the whole report is retried after five minutes.
+//! If no precision has buckets that begin with the days of the site, the report reads the nearest ones: a week in Tokyo is read
+//! from days of UTC, for example. Then the title contains the range that was read.
 
 #[cfg(doc)]
 use crate::alert::{AlertRule, Alerts, Watch};

@@ -521,8 +521,25 @@ impl Stats {
         self.tally.ledger()
     }
 
-    /// Returns the start of the oldest bucket of which this process holds hits that the store has not acknowledged.
-    pub(crate) fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns the start of the oldest bucket with hits of this process that the store has not acknowledged; `None` if it
+    /// has all of them. Buckets that end before it are complete, as far as this process is concerned.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
+    /// recorder.record_at(recorder.counter("hits"), None, now, 1.try_into()?);
+    /// assert_eq!(stats.held_since(now), Some(now));
+    /// counters.flush().await?;
+    /// assert_eq!(stats.held_since(now), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
         self.tally.held_since(now)
     }
 
