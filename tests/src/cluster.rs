@@ -52,21 +52,25 @@ impl RedisCluster {
     /// As [`start`](Self::start), also when the servers do not like the arguments.
     #[must_use]
     pub fn start_with(arguments: &[&str]) -> Self {
+        let cluster = Self::start_nodes(arguments);
+        cluster.assign_slots();
+        cluster.introduce();
+        cluster.until_whole();
+        cluster
+    }
+
+    fn start_nodes(arguments: &[&str]) -> Self {
         // At the same time: each lets two seconds pass before it takes writes.
         let nodes: Vec<RedisServer> = thread::scope(|scope| {
             let starting: Vec<_> = (0..NODES).map(|_| scope.spawn(|| start_node(arguments))).collect();
             starting.into_iter().map(|node| node.join().expect("the node starts")).collect()
         });
         let ids = nodes.iter().map(id).collect();
-        let cluster = Self { nodes, ids };
-        cluster.introduce();
-        cluster.until_whole();
-        cluster
+        Self { nodes, ids }
     }
 
-    /// Gives each node its slots, and makes the nodes known to each other.
-    fn introduce(&self) {
-        let first = &self.nodes[0];
+    /// Gives each node its slots and its epoch.
+    fn assign_slots(&self) {
         let mut end = SLOTS;
         for (i, node) in self.nodes.iter().enumerate().rev() {
             let start = end - end / (u16::try_from(i).expect("few nodes") + 1);
@@ -75,10 +79,31 @@ impl RedisCluster {
             // Each claims under an epoch of its own, so that nobody has to settle which is later.
             done(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
         }
-        // When all of them have an epoch: one that has been met is given none any more.
-        for node in &self.nodes[1..] {
-            done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string()]));
-        }
+    }
+
+    /// Makes the nodes known to each other, when all of them have an epoch: a node that has been met is given none.
+    ///
+    /// A node gives up a handshake that takes longer than a second. Then it may know no other node although the others know
+    /// it, so it is introduced again.
+    fn introduce(&self) {
+        let port = self.nodes[0].port().to_string();
+        let meet = || {
+            for node in &self.nodes[1..] {
+                done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]));
+            }
+        };
+        meet();
+        block_until("the nodes know each other", LIMIT, || {
+            let views: Vec<_> = self.nodes.iter().map(view).collect();
+            if views.iter().any(|view| view.contains("handshake")) {
+                return false;
+            }
+            let have_met = views.iter().all(|view| view.lines().count() == NODES);
+            if !have_met {
+                meet();
+            }
+            have_met
+        });
     }
 
     /// The nodes; the same for life.
@@ -367,11 +392,25 @@ fn done(answer: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
     use super::{RedisCluster, Value, id};
+    use crate::resp::encode;
 
     fn error(answer: &Value) -> &str {
         let Value::Error(text) = answer else { panic!("no error: {answer:?}") };
         text
+    }
+
+    #[test]
+    fn a_node_that_misses_a_handshake_is_introduced_again() {
+        let cluster = RedisCluster::start_nodes(&["--enable-debug-command", "yes"]);
+        cluster.assign_slots();
+        let mut client = UnixStream::connect(cluster.node(0).socket()).expect("it accepts");
+        client.write_all(&encode(&["DEBUG", "SLEEP", "3"])).expect("it is sent");
+        cluster.introduce();
+        cluster.until_whole();
     }
 
     #[test]
