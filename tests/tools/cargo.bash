@@ -38,5 +38,5 @@ build_tests() {
 # Runs tests, of `--tests` or `--test suite`, with arguments for the programs after `--`. Most of them wait for
 # servers most of the time: more of them at once than there are cores.
 run_tests() {
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test "${everything[@]}" "$@"
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} cargo test "${everything[@]}" "$@"
 }
