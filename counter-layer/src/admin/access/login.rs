@@ -21,6 +21,7 @@ pub(crate) const LOGOUT: &str = "/logout";
 /// The path that ends all sessions of a token.
 pub(crate) const LOGOUT_EVERYWHERE: &str = "/logout/everywhere";
 /// The path that ends all links of a token.
+#[cfg(feature = "dashboard")]
 pub(crate) const REVOKE_LINKS: &str = "/links/revoke";
 
 /// A request that ends sessions or links of its token.
