@@ -22,7 +22,7 @@ pub struct Builder {
     reserved: Option<String>,
 }
 
-/// Where to start a topic that the store has not counted yet.
+/// The position at which to start a topic that the store has not counted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// The first record of each partition.

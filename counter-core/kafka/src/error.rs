@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// This setting of librdkafka is reserved for the consumer.
+    /// A setting of librdkafka that is reserved for the consumer.
     Reserved(String),
     /// The names of the cluster and the topic do not form a valid source name.
     Name(SourceNameError),

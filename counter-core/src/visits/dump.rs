@@ -1,14 +1,12 @@
-//! Dumps: everything that a store of visits has as lines of JSON, and back into any store.
+//! Dumps: all visits of a store as lines of JSON, which can be restored into any store.
 //!
-//! A [`Dump`] reads a store and makes lines; a [`Restore`] takes these lines and adds what they hold to a store,
-//! which may be another one, of another kind, with other shards, and may count already. Neither does I/O of its own
-//! beyond the store, and both hold a bounded amount of memory: a page of what is read or sent, and a dump the names
-//! of all counters, some 100 bytes each.
+//! A [`Dump`] reads a store and returns lines. A [`Restore`] takes these lines and adds their contents to a store, which may
+//! be of another kind, have other shards, and already contain counts. Both access nothing but the store, and use a bounded
+//! amount of memory: one page of data, and for a dump about 100 bytes per counter for the names.
 //!
-//! A restore is exact. Each line has a number, a dump has a random id, and the store keeps beside the counts up to
-//! which line of this dump it has added them, as it does for a [source](crate::source). So a restore that was killed
-//! at any line is repeated from the beginning of the file and adds what is missing; one that is repeated for no
-//! reason adds nothing, and neither do several at once.
+//! A restore is exact. Lines are numbered, a dump has a random id, and the store keeps the position in this dump next to the
+//! counts, as for a [source](crate::source). If a restore is killed, repeat it from the start of the file: it adds only
+//! what is missing. Repeated and concurrent restores of the same dump add nothing twice.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};
@@ -41,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::dump) has the format of the lines, how to move a site that goes on counting, and what
-//! is in no dump.
+//! [The guide](crate::guide::dump) describes the format of the lines, how to move a site without downtime, and what a dump
+//! does not contain.
 
 mod line;
 mod part;

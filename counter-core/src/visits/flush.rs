@@ -33,16 +33,15 @@ use crate::visitor::Salting;
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
-/// Brings what was recorded to the store, in batches that are applied exactly once.
+/// Sends recorded hits to the store, in batches that are applied exactly once.
 ///
-/// A batch that was sent and not acknowledged is kept and sent again unchanged, for as long as it takes;
-/// meanwhile newer hits are folded in the tally. Batches that were acknowledged are kept for a grace period
-/// (60 s during which the store acknowledges, and 16 MiB for each shard at most): a store that loses its newest writes in a failover reports it
-/// with the next batch, and is sent them again.
+/// A batch that is not acknowledged is sent again, unchanged, until it is; meanwhile newer hits accumulate in the tally.
+/// Acknowledged batches are kept for a grace period: 60 s during which the store acknowledges, and up to 16 MiB per shard. If
+/// the store loses its latest writes in a failover, its answer to the next batch reveals that, and the flusher sends them
+/// again.
 ///
-/// Each shard of the store is served by itself: one that is out of reach does not hold up the others. A panic
-/// in code that the flusher calls (the store, a log subscriber, a metrics recorder) is handled as an error:
-/// the batch is sent again.
+/// Shards are independent: an unreachable shard does not delay the others. A panic in code that the flusher calls (the
+/// store, a log subscriber, a metrics recorder) is treated as an error, and the batch is sent again.
 #[derive(Debug)]
 pub struct Flusher {
     tally: Arc<Tally>,
@@ -75,21 +74,20 @@ impl Flusher {
         Self { tally, store, shards, durability, sharing, skew, watch, interval, shutdown_timeout }
     }
 
-    /// Sends everything that was recorded before the call, and agrees with the other instances on the salts
-    /// of visitors when that is due.
+    /// Sends all hits that were recorded before the call, and shares the salts of visitors with other instances when that
+    /// is due.
     ///
     /// # Errors
-    /// Fails when the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    /// Fails if the store did not acknowledge a batch. The next call sends it again, so nothing is lost.
     ///
     /// # Cancel safety
-    /// Dropping the future neither loses nor doubles anything: the next call sends the batch that was under
-    /// way again.
+    /// If you drop the future, the next call sends the batch in flight again, so no hit is lost or counted twice.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
         self.durability.attend().await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
-        // Hits matter more than an agreement on salts, so a failure here is only logged.
+        // A failure to share salts is only logged, because hits matter more.
         drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
         self.watch.look(&*self.store, &self.tally).await;
         Ok(())
@@ -98,13 +96,12 @@ impl Flusher {
     /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the store
     /// confirms that it still has what it acknowledged in the last minute.
     ///
-    /// An error is logged when failures begin and again when they end; attempts are repeated with growing
-    /// pauses, and only `shutdown` ends the loop.
+    /// Logs when failures start and when they end. Retries with exponential backoff; only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here, in the
-    /// [spool](crate::guide::spool) if there is one, and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
-    /// `applied`.
+    /// Returns [`ErrorKind::Unflushed`] if hits are left at the deadline after `shutdown`. They stay in this value, in the
+    /// [spool](crate::guide::spool) if there is one, and in the ledger: as `pending`, or as `applied` if the store had
+    /// acknowledged and then lost them.
     ///
     /// # Cancel safety
     /// As with [`flush`](Self::flush); `run` can be called again.
@@ -143,10 +140,10 @@ impl Flusher {
         Box::pin(async move {
             let mut backoff = Backoff::new();
             let (mut cause, mut asked) = (None, false);
-            // Whatever becomes of the store, or of this process, until the deadline.
+            // Must hold even if the store or this process fails before the deadline.
             self.durability.save().await;
             loop {
-                // In the ledger, what is sent again is among the applied.
+                // The ledger counts replayed hits as applied.
                 let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
                 let hits = self.tally.ledger().hits.pending + replaying - self.durability.recovering();
                 let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
@@ -158,10 +155,10 @@ impl Flusher {
                     return Ok(());
                 }
                 if done && Instant::now() >= deadline {
-                    // What the store does not confirm stays in the spool, for the next process to ask.
+                    // Unconfirmed batches stay in the spool, and the next process checks them.
                     return Ok(());
                 }
-                // A timer alone would not do: it never fires beside a store whose calls are always ready.
+                // A timer alone is not enough: it never fires if calls to the store are always ready.
                 if Instant::now() >= deadline {
                     self.durability.save().await;
                     let unflushed = Error::new(ErrorKind::Unflushed { hits });
@@ -176,7 +173,7 @@ impl Flusher {
     }
 }
 
-/// Reports hits that are left, such as those of a runtime that ended before the flusher was stopped.
+/// Reports unsent hits, for example if the runtime ended before the flusher was stopped.
 impl Drop for Flusher {
     fn drop(&mut self) {
         let hits = self.tally.ledger().hits.pending;
@@ -188,14 +185,14 @@ impl Drop for Flusher {
     }
 }
 
-/// Agrees with the other instances on salts, and compares the clocks.
+/// Shares salts with other instances, and compares the clocks.
 async fn look_around(sharing: &mut Sharing, skew: &mut SkewWatch, store: &dyn Store) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
     skew.tell(store.clock_skew());
     Ok(())
 }
 
-/// Publishes the metrics through the `metrics` facade, if the feature is on.
+/// Publishes metrics through the `metrics` facade, if that feature is enabled.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
     tell(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));

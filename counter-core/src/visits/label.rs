@@ -1,4 +1,4 @@
-//! Labels: what requests have in common beside their pages, such as the site that they came from.
+//! Labels: properties of requests, such as the referring site, each with one counter per value.
 
 mod places;
 
@@ -13,18 +13,18 @@ use crate::{CounterName, Precision, Precisions, Timestamp};
 use places::Places;
 pub(crate) use places::{LABEL_PLACES, Labelled, MISSED, NONE, OTHER};
 
-/// A value of a label that is about to count: see [`LabelValues::note`](crate::visits::LabelValues::note).
+/// A value of a label that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it counts when hits of its counter are recorded"]
 pub struct NotedValue(NonZeroU32);
 
-/// An error of a label that cannot be had.
+/// An error of a label that cannot be created.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LabelError {
-    /// The text is no name of a label: these have 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
+    /// The name is invalid. A name has 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
     Name(String),
-    /// There are 8 labels, and no room for this one.
+    /// The process already has 8 labels.
     TooMany(String),
 }
 
@@ -32,9 +32,9 @@ pub enum LabelError {
 #[derive(Debug)]
 pub(crate) struct Labels {
     labels: [OnceLock<Label>; LABELS],
-    /// The tally of their counters, which no registry has.
+    /// The tally of their counters, which are not in the registry.
     tally: u32,
-    /// The places of each.
+    /// The places of each label.
     places: usize,
     shards: Shards,
     hours: Precision,
@@ -49,16 +49,16 @@ pub(crate) struct Label {
     places: Mutex<Places>,
 }
 
-/// The number of labels that a process may have.
+/// The maximum number of labels of a process.
 const LABELS: usize = 8;
 
-/// The length of the longest name of a label, in bytes.
+/// The maximum length of a label name, in bytes.
 const NAME: usize = 32;
 
-/// The width of what is an hour for labels, in seconds, at least.
+/// The minimum width of an hour as labels use it, in seconds.
 const HOUR: u32 = 3600;
 
-/// Returns the precision in whose buckets what values may have missed is told.
+/// Returns the precision in which the error bound of a label is counted.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
     let precisions = || counts.iter().map(|kept| kept.precision);
     let hours = precisions().find(|precision| precision.as_seconds() >= HOUR);
@@ -93,7 +93,7 @@ impl NotedValue {
 }
 
 impl Labels {
-    /// Returns no labels yet, each of which will have so many places, [`LABEL_PLACES`] at most.
+    /// Creates an empty set of labels. Each label will have this many places, up to [`LABEL_PLACES`].
     pub(crate) fn new(tally: u32, places: usize, shards: Shards, counts: &Precisions) -> Self {
         Self { labels: Default::default(), tally, places, shards, hours: hours(counts) }
     }
@@ -128,13 +128,13 @@ impl Labels {
         self.iter().map(|label| &*label.name)
     }
 
-    /// Returns the label that the counter of a tally is a value of, and the value.
+    /// Returns the label and the value of a counter of the tally.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
         let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
         Some((self.get(noted.label().checked_sub(1)?)?, noted))
     }
 
-    /// Notes that counts are given up that were on their way to the store.
+    /// Notes that counts were discarded before they reached the store.
     pub(crate) fn give_up(&self) {
         self.iter().for_each(|label| label.places().give_up());
     }
@@ -153,27 +153,27 @@ impl Label {
         Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }
     }
 
-    /// Counts hits of a value that was noted; returns whether it is time to [`take`](Self::take) the counts.
+    /// Counts hits of a noted value; returns whether the counts should be [taken](Self::take).
     pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
         self.places().count(noted, weight, start)
     }
 
-    /// Returns what hits of a noted value count under, and the hits that others of this label may have missed.
+    /// Returns the counter of a noted value, and the increase of the error bound of this label.
     pub(crate) fn counts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> [(CounterName, u64); 2] {
         self.places().counts(noted, weight, at)
     }
 
-    /// Returns the name that hits of a value would count under now.
+    /// Returns the counter that hits of a value would currently count under.
     pub(crate) fn name(&self, noted: NotedValue) -> CounterName {
         self.places().name_of(noted)
     }
 
-    /// Takes all counts, in exchange for the empty list that it is given.
+    /// Takes all counts and leaves the given empty list.
     pub(crate) fn take(&self, counts: &mut Vec<Labelled>, is_crowded: bool) {
         self.places().take(counts, is_crowded);
     }
 
-    /// Returns all hits, and those that were not taken yet.
+    /// Returns all hits, and the hits that were not taken yet.
     pub(crate) fn hits(&self) -> (u64, u64) {
         let places = self.places();
         (places.recorded, places.waiting)

@@ -1,4 +1,4 @@
-//! The spool: what waits for the store, on a disk.
+//! The spool: pending hits on disk.
 
 pub(crate) mod step;
 pub(crate) mod content;
@@ -31,21 +31,21 @@ use file::{Failure, Rows};
 use folder::Place;
 use step::Step;
 
-/// The file of this process, to which everything that waits for the store is written every 100 ms.
+/// The file of this process, to which all pending hits are written every 100 ms.
 ///
-/// A disk that fails or hangs costs durability and nothing else: sending goes on, and the file is written as a whole
-/// once that is possible again.
+/// If the disk fails or hangs, only durability is lost: sending continues, and the file is rewritten completely when the disk
+/// works again.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: Arc<OwnFile>,
     step: Step<Result<(), Error>>,
 }
 
-/// The file, which outlives the attempts that were given up.
+/// The file, which outlives attempts that timed out.
 #[derive(Debug)]
 struct OwnFile {
     folder: PathBuf,
-    /// The size that the file may have, in bytes.
+    /// The maximum size of the file, in bytes.
     most: u64,
     tally: Arc<Tally>,
     /// The kind of the store.
@@ -57,26 +57,25 @@ struct OwnFile {
 #[derive(Debug, Default)]
 struct Own {
     place: Option<Place>,
-    /// Places whose files were removed. Their locks are kept, in case somebody puts such a file back: what is in it
-    /// belongs to this process while that lives.
+    /// Places whose files were removed. Their locks are kept in case such a file is restored: its hits belong to this process
+    /// while it lives.
     removed: Vec<Place>,
-    /// It is taken out while something is written: whatever ends that early, an error or a future that is dropped,
-    /// leaves none, and the next write opens the file again.
+    /// `None` during a write, so that after an error or a dropped future the next write opens the file again.
     connection: Option<SqliteConnection>,
-    /// The store that the open file names.
+    /// The store that the open file records.
     noted: Option<Seen>,
-    /// Set once the file at that place exists.
+    /// True if the file at that place exists.
     is_written: bool,
-    /// The size of what waits, by shard.
+    /// The size of the pending hits, by shard.
     sizes: HashMap<Shard, Size>,
 }
 
-/// The bytes of what waits for a shard.
+/// The size of the pending hits of a shard.
 #[derive(Debug, Default)]
 struct Size {
-    /// The sequence under which it waits.
+    /// Their sequence.
     next: u64,
-    /// The bytes when it was last written as a whole.
+    /// The bytes at the last complete rewrite.
     whole: usize,
     added: usize,
 }
@@ -84,7 +83,7 @@ struct Size {
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The time after which a write counts as failed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What waits is written as a whole once what was added has several times its size, and at least this one.
+/// Pending hits are rewritten completely when the additions have several times their size, and at least this one.
 const WORTH: usize = 64 << 10;
 
 impl Spool {
@@ -100,7 +99,7 @@ impl Spool {
         Self { file, step: Step::default() }
     }
 
-    /// Returns the store that answers, as far as it is known.
+    /// Returns the current store, if it is known.
     pub(crate) fn known(&self) -> &KnownStore {
         &self.file.known
     }
@@ -128,7 +127,7 @@ impl Spool {
         }
     }
 
-    /// Writes what is new of one shard or of all, and notes how that went.
+    /// Writes new hits of one shard or of all, and notes the result.
     pub(crate) async fn write(&self, of: Option<Shard>) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let attempt = self.step.after_another(|| Box::pin(caught(async move { file.attempt(of).await })));
@@ -143,15 +142,15 @@ impl Spool {
         written
     }
 
-    /// Writes what is new of a shard before it is sent. While the disk fails that is not waited for: it costs
-    /// durability only, since the store's fence tells what of the file is outdated.
+    /// Writes new hits of a shard before they are sent. Does not wait while the disk fails: that costs only durability, because
+    /// the fence in the store reveals which rows of the file are outdated.
     pub(crate) async fn save(&self, shard: Shard) {
         if !self.file.tally.spool(|spool| spool.failing.is_some()) {
             drop(self.write(Some(shard)).await);
         }
     }
 
-    /// Removes the file; another one is made when there is something to write.
+    /// Removes the file; the next write creates another one.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let remove = async move {
@@ -162,7 +161,7 @@ impl Spool {
 }
 
 impl OwnFile {
-    /// Has everything written anew.
+    /// Makes the next write a complete one.
     fn spoil(&self) {
         for shard in self.tally.shards.iter() {
             self.tally.journal(shard, Journal::spoil);
@@ -175,7 +174,7 @@ impl OwnFile {
             drop(connection.close().await);
         }
         if let Some(place) = &own.place {
-            // It stays locked until it is gone. A directory that is gone may come back, with the file.
+            // Stays locked until it is removed. A missing directory may return with the file.
             place.remove().await?;
             place.sync().await?;
             tokio::fs::metadata(&self.folder).await?;
@@ -204,7 +203,7 @@ impl OwnFile {
         let entries = self.tally.entries(of, Timestamp::now());
         if !entries.is_empty() {
             let mut rows = Vec::with_capacity(entries.len());
-            // After the entries: no counter of theirs is missing.
+            // After the entries, so that no counter of an entry is missing.
             let names = self.tally.names();
             for entry in entries {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
@@ -214,7 +213,7 @@ impl OwnFile {
             }
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
-            // SQLite goes on writing to a file that has no name any more.
+            // SQLite continues to write to a file that was unlinked.
             let bytes =
                 place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
             for rows in &rows {
@@ -232,7 +231,7 @@ impl OwnFile {
         Ok(())
     }
 
-    /// Opens the file of this process. Whatever it has may be outdated, so everything is written anew.
+    /// Opens the file of this process. Its rows may be outdated, so the next write is a complete one.
     async fn open(&self, own: &mut Own) -> Result<SqliteConnection, Failure> {
         let is_removed = match &own.place {
             Some(place) => own.is_written && !place.exists().await?,
@@ -273,7 +272,7 @@ impl OwnFile {
         Ok(error)
     }
 
-    /// Renames a file that is damaged; another one is made for the next write.
+    /// Renames a damaged file; the next write creates another one.
     async fn set_aside(&self, own: &mut Own) -> io::Result<()> {
         let Some(place) = &own.place else { return Ok(()) };
         let aside = place.set_aside().await?;
@@ -308,7 +307,7 @@ fn unanswered() -> Error {
 }
 
 impl Size {
-    /// Returns whether what was added has grown so large that what waits is to be written as a whole.
+    /// Returns whether the additions are so large that the pending hits must be rewritten completely.
     fn add(&mut self, rows: &Rows) -> bool {
         let Entry { next, is_whole, .. } = rows.entry;
         let bytes = rows.waiting_bytes();

@@ -1,4 +1,4 @@
-//! Visits in a SQL database: a batch is a transaction, in which its fence is read and written.
+//! Visits in a SQL database: each batch is one transaction, which also reads and writes the fence.
 
 mod fence;
 mod names;
@@ -31,8 +31,8 @@ use crate::time::{Bucket, Grid};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
 
-/// The number of samples that one batch may change: those of some 700 counts, so that few transactions make a flush. After
-/// an outage each may lie in a bucket of its own, with statements of its own.
+/// The maximum number of samples that a batch changes: those of about 700 counts, so that a flush takes few transactions.
+/// After an outage, each sample may be in another bucket and need its own statements.
 const BATCH: usize = 10_000;
 
 /// The visits of one database.
@@ -91,7 +91,7 @@ impl Store for SqlVisits {
         Box::pin(clean::clean(self, now, kept))
     }
 
-    /// Nobody else writes to these tables, so this is when what has long been silent is forgotten.
+    /// Also removes silent writers and forgotten counters, because no server does that by itself.
     fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move {
             fence::forget_silent(self).await?;
@@ -185,13 +185,13 @@ impl Store for SqlVisits {
     }
 }
 
-/// Returns the number that stands for a precision: its width, and 2^32 times the offset.
+/// Encodes a precision as a number: its width plus 2^32 times its offset.
 fn width(precision: Precision) -> i64 {
-    // As bits: an offset of more than 68 years makes it negative, and it is still different from all others.
+    // Reinterpreted as signed: an offset of more than 68 years makes it negative, and it is still unique.
     (u64::from(precision.offset()) << 32 | u64::from(precision.as_seconds())).cast_signed()
 }
 
-/// Returns the precision for which a number stands, if it is one.
+/// Decodes a precision, if the number is valid.
 fn precision(width: i64) -> Option<Precision> {
     let [seconds, offset] = [0, 32].map(|bits| u32::try_from(width.cast_unsigned() >> bits & 0xffff_ffff));
     let (seconds, offset) = (seconds.ok()?, offset.ok()?);

@@ -12,17 +12,17 @@ use crate::visits::{Bin, Reading, Store, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
-/// The number of counters of a precision that are listed at once.
+/// The number of counters of a precision per page.
 const LISTED: usize = 1000;
 
-/// The number of keys that are told in lines; what follows is counted.
+/// The maximum number of unreadable keys with a line of their own; further ones are only counted.
 const TOLD: usize = 1000;
 
-/// A dump that is being made: see [the module](crate::dump).
+/// A dump in progress: see [the module](crate::dump).
 ///
-/// It reads what [`Stats::reach`](crate::Stats::reach) names, and the lifetimes. It is no snapshot: a hit that the
-/// store gets meanwhile may be in it, or in some of its precisions, or not. What cannot be read is told in a line and
-/// counted in [`dumped`](Self::dumped).
+/// It covers the range of [`Stats::reach`](crate::Stats::reach), and the lifetimes. It is not a snapshot: a hit that arrives
+/// during the dump may be included in all, some or none of its precisions. Entries that cannot be read are reported in a
+/// line and counted in [`dumped`](Self::dumped).
 pub struct Dump {
     store: Arc<dyn Store>,
     reach: Arc<Grid>,
@@ -30,21 +30,21 @@ pub struct Dump {
     began: Timestamp,
     names: Arc<[CounterName]>,
     state: State,
-    /// Lines that are ready.
+    /// Lines to return.
     lines: VecDeque<String>,
     /// The number of the last of them.
     line: u64,
     /// The checksum of that line.
     sum: u64,
     dumped: Dumped,
-    /// Keys that are told already.
+    /// Keys that were already reported.
     told: HashSet<String>,
 }
 
 enum State {
     Beginning,
     Listing,
-    /// The part that is being read, and those that follow it.
+    /// The current part and the following ones.
     Reading(Option<Part>, Box<dyn Iterator<Item = Part> + Send + Sync>),
     Ended,
 }
@@ -66,13 +66,13 @@ impl Dump {
         }
     }
 
-    /// Returns the next line, without an end of line; `None` after the last.
+    /// Returns the next line without a line end, or `None` after the last one.
     ///
     /// # Errors
-    /// Fails when the store cannot be read; the next call goes on where this one was.
+    /// Fails if the store cannot be read; the next call continues at the same place.
     ///
     /// # Cancel safety
-    /// A future that is dropped loses no line.
+    /// If you drop the future, no line is lost.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         if let Some(line) = self.lines.pop_front() {
             return Ok(Some(line));
@@ -80,7 +80,7 @@ impl Dump {
         self.advance().await
     }
 
-    /// Returns what the lines hold that were read until now.
+    /// Returns the contents of the lines so far.
     #[must_use]
     pub const fn dumped(&self) -> Dumped {
         self.dumped
@@ -124,7 +124,7 @@ impl Dump {
         })
     }
 
-    /// Makes the lines of a part, and goes on to the next one.
+    /// Creates the lines of a part and advances to the next one.
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
         let names = Arc::clone(&self.names);
         match part {
@@ -226,7 +226,7 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
             let mut page = store.known(&[kept.precision], &from, LISTED).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
-            // Of several shards, what follows may have gaps.
+            // With several shards, names after the last may have gaps.
             page.counters.truncate(LISTED);
             // No name contains a control character, so this is the smallest text after the last.
             let last = page.counters.last().map(|(last, _)| format!("{last}\0"));

@@ -8,7 +8,7 @@ use crate::visits::{Adds, Batch, BinCell, Cell, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Precisions, Sample, Timestamp};
 
-/// Properties that the lines of a batch have in common.
+/// Properties that all lines of a batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Samples(Retention),
@@ -17,11 +17,11 @@ pub(super) enum Section {
     Lifetimes,
 }
 
-/// The way of a dump to one shard: lines that the shard does not have, in their order.
+/// The lines of a dump that one shard does not have yet, in order.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// The line up to which the shard has everything, as far as is known.
+    /// The last line that the shard is known to have.
     pub(super) counted: u64,
     section: Section,
     cells: Vec<(u64, Cell)>,
@@ -29,11 +29,11 @@ pub(super) struct Lane {
     bins: Vec<(u64, BinCell)>,
     work: usize,
     bytes: usize,
-    /// The batch that was sent and is not acknowledged; it never changes.
+    /// The batch that was sent and is not acknowledged; it must not change.
     pub(super) outgoing: Option<Outgoing>,
 }
 
-/// A batch, with the lines that its parts are of.
+/// A batch and the lines that it contains.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) batch: Batch,
@@ -100,18 +100,18 @@ impl Lane {
         self.cells.is_empty() && self.sketches.is_empty() && self.bins.is_empty()
     }
 
-    /// Returns whether a line of this section can be added, of which a batch has so many samples about.
+    /// Returns whether a line of this section, with about this many samples, fits into the batch.
     pub(super) fn takes(&self, section: Section, samples: usize) -> bool {
         let is_full = self.work >= samples || self.bytes >= samples.saturating_mul(BYTES);
         self.outgoing.is_none() && (self.is_empty() || self.section == section && !is_full)
     }
 
-    /// Makes a batch of everything, if none is under way.
+    /// Creates a batch of all lines, unless one is in flight.
     pub(super) fn cut(&mut self, source: WriterId, grid: &Arc<Grid>) {
         if self.outgoing.is_some() || self.is_empty() {
             return;
         }
-        // Those of the same bucket next to each other, as a batch has them.
+        // Groups cells by bucket, as a batch requires.
         self.cells.sort_by_key(|(_, cell)| cell.start);
         let lines =
             self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line));
@@ -150,15 +150,15 @@ impl Lane {
         self.outgoing = Some(Outgoing { batch, section: self.section, lines });
     }
 
-    /// Takes the batch that the store has now.
+    /// Removes the acknowledged batch.
     pub(super) fn acknowledge(&mut self) -> Option<Batch> {
         let batch = self.outgoing.take()?.batch;
         self.counted = batch.fence.sequence;
         Some(batch)
     }
 
-    /// Drops what is not acknowledged and not beyond this line, up to which the shard has everything; returns the
-    /// number of samples, sketches and lifetimes of it.
+    /// Removes lines up to this one, because the shard has them; returns the number of their samples, sketches and
+    /// lifetimes.
     pub(super) fn skip_to(&mut self, line: u64) -> u64 {
         self.counted = line;
         let Some(Outgoing { batch, section, lines }) = self.outgoing.take() else { return 0 };

@@ -9,19 +9,19 @@ use crate::visits::{Bin, StoreId, StoreIdError, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
-/// The version of the lines of a dump: without distributions, and with them.
+/// The format versions of a dump, without and with distributions.
 const VERSIONS: [u32; 2] = [1, 2];
 
-/// The largest number of samples in a line.
+/// The maximum number of samples in a line.
 pub(super) const SAMPLES: usize = 500;
 
-/// The largest number of bins in a line: as many as a part of a batch has.
+/// The maximum number of bins in a line: that of a part of a batch.
 pub(super) const BINS: usize = crate::visits::pending::BINS;
 
-/// The largest count that every store can hold.
+/// The maximum count that every store supports.
 pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
 
-/// The sums of a dump, which are in its last line.
+/// The totals of a dump, which its last line contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -37,11 +37,11 @@ pub struct Dumped {
     pub distributions: u64,
     /// Counters with a lifetime.
     pub lifetimes: u64,
-    /// Entries that could not be read, and are told in lines of their own.
+    /// Entries that could not be read and are reported in separate lines.
     pub unreadable: u64,
 }
 
-/// A line that was read.
+/// A parsed line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Record {
     Begin { id: String, stores: Vec<StoreId> },
@@ -62,7 +62,7 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
-/// Content of a line.
+/// The content of a line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Entry<'a> {
@@ -96,7 +96,7 @@ pub(super) struct Begin<'a> {
     visitors: Vec<Kept<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     distributions: Vec<Kept<'a>>,
-    /// The stores whose counts are in the dump. An older version does not name them.
+    /// The stores whose counts are in the dump. Older versions do not list them.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     stores: Vec<Cow<'a, str>>,
 }
@@ -116,7 +116,7 @@ pub(super) struct Samples<'a> {
     precision: Cow<'a, str>,
     #[serde(borrow)]
     counter: Cow<'a, str>,
-    /// Each with its start.
+    /// Pairs of a start and a count.
     counts: Vec<(u64, u64)>,
 }
 
@@ -141,7 +141,7 @@ pub(super) struct Bins<'a> {
     #[serde(borrow)]
     counter: Cow<'a, str>,
     start: u64,
-    /// Each with its count.
+    /// Pairs of a bin and a count.
     #[serde(borrow)]
     bins: Vec<(Cow<'a, str>, u64)>,
 }
@@ -161,7 +161,7 @@ pub(super) struct NotRead<'a> {
     key: Cow<'a, str>,
     #[serde(borrow)]
     reason: Cow<'a, str>,
-    /// The starts of the buckets that are therefore missing, where these are not all of the key.
+    /// The starts of the missing buckets, unless all buckets of the key are missing.
     buckets: Vec<u64>,
 }
 
@@ -220,13 +220,13 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Writes the line of this number, without an end of line.
+    /// Writes the line with this number, without a line end.
     pub(super) fn text(self, line: u64) -> String {
         serde_json::to_string(&Line { line, entry: self }).expect("texts and numbers are JSON")
     }
 }
 
-/// Reads a line, and its number; the error is what was expected.
+/// Parses a line and its number; the error names what was expected.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { line, entry } = line::read(bytes, "a line of a dump")?;
     let record = match entry {

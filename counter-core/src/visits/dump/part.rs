@@ -5,7 +5,7 @@ use crate::time::{Bucket, Grid, Retention};
 use crate::visits::batch::AHEAD;
 use crate::{Precisions, Timestamp};
 
-/// A part of a store that is read at once: of some counters, by their places in the list of all.
+/// A part of a store that is read in one call: some counters, by their indices in the list of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Samples { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
@@ -14,20 +14,20 @@ pub(super) enum Part {
     Lifetimes { counters: Range<usize> },
 }
 
-/// The number of counters whose counts are read at once, at most. A store with an index by bucket looks at all
-/// counters of a bucket for each page.
+/// The maximum number of counters whose counts are read in one call. A store with an index by bucket scans all counters of a
+/// bucket for each call.
 const COUNTERS: usize = 2500;
 
-/// The number of buckets that are read at once, of a counter and of all counters together: some 10 MB of lines.
+/// The maximum number of buckets in one call, of one counter and of all counters: about 10 MB of lines.
 const BUCKETS: u32 = 300_000;
 
-/// The number of counters whose visitors of a bucket are read at once: up to 8 MB of lines.
+/// The number of counters whose visitors in a bucket are read in one call: up to 8 MB of lines.
 const SKETCHES: usize = 500;
 
-/// The number of distributions that are read at once: some 5 MB of lines.
+/// The number of distributions that are read in one call: about 5 MB of lines.
 const DISTRIBUTIONS: u32 = 10_000;
 
-/// Returns everything that is kept at `now`, precision by precision, so that each batch of a restore is of one.
+/// Returns the parts that are kept at `now`, ordered by precision, so that each batch of a restore has one precision.
 pub(super) fn parts(
     grid: &Grid,
     now: Timestamp,
@@ -66,7 +66,7 @@ fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
     (0..counters).step_by(page).map(move |from| from..counters.min(from + page))
 }
 
-/// Returns what a precision keeps, in ranges of so many buckets, and with the last what is of a clock that is ahead.
+/// Returns the kept range of a precision in chunks. The last one includes buckets of clocks that are ahead.
 fn ranges(kept: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
     let width = u64::from(kept.precision.as_seconds()) * u64::from(buckets);
     let starts =

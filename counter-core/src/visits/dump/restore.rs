@@ -17,32 +17,33 @@ use crate::visits::{
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
-/// A restore that is under way: see [the module](crate::dump).
+/// A restore in progress: see [the module](crate::dump).
 ///
-/// Pass every line of the dump to [`line`](Self::line), in order, and then call [`finish`](Self::finish). Counters
-/// take no places of [`max_counters`](crate::Builder::max_counters), and the ledger knows nothing of what is
-/// restored: it was counted elsewhere.
+/// Pass each line of the dump to [`line`](Self::line), in order, and then call [`finish`](Self::finish). Restored counters do
+/// not count towards [`max_counters`](crate::Builder::max_counters), and restored hits are not in the ledger of this
+/// process.
 #[derive(Debug)]
 pub struct Restore {
     store: Arc<dyn Store>,
     grid: Arc<Grid>,
     writer: WriterId,
     lanes: Vec<Lane>,
-    /// The number of the last line that was taken.
+    /// The number of the last accepted line.
     line: u64,
     /// The checksum of that line; `None` if the dump has none.
     sum: Option<u64>,
     dumped: Option<Dumped>,
-    /// Account of what the lines held.
+    /// The outcome so far.
     read: Dumped,
     restored: Restored,
 }
 
-/// The outcome of a restore: each sample, sketch, part of a distribution and lifetime of the dump is in one of these numbers.
+/// The outcome of a restore. Each sample, sketch, part of a distribution and lifetime of the dump is in exactly one of these
+/// numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// Counters, by the dump's own account; 0 before its last line.
+    /// Counters in the dump, as its last line states; 0 before that line.
     pub counters: u64,
     /// Counts that were added to buckets.
     pub samples: u64,
@@ -52,61 +53,60 @@ pub struct Restored {
     pub distributions: u64,
     /// Counts that were added to lifetimes.
     pub lifetimes: u64,
-    /// Entries of lines that the store had from a restore of this dump before.
+    /// Entries that an earlier restore of this dump had added.
     pub already_restored: u64,
-    /// Entries of buckets that the retention of this store no longer wants.
+    /// Entries of buckets past the retention of this store.
     pub expired: u64,
     /// Entries of precisions that this store does not keep.
     pub unknown: u64,
-    /// The precisions of these, each once.
+    /// The precisions of these entries, without duplicates.
     pub unknown_precisions: Vec<Precision>,
-    /// Entries of buckets more than 25 hours ahead of the store's clock, which it refused.
+    /// Entries that the store refused because their buckets are more than 25 hours ahead of its clock.
     pub ahead: u64,
-    /// Entries that a key or a row in the store refused, such as one whose sum leaves its range.
+    /// Entries that the store refused for another reason, such as an overflow.
     pub refused: u64,
-    /// Entries that could not be read when the dump was made, and that are therefore missing in it.
+    /// Entries that are missing because they could not be read when the dump was created.
     pub unreadable: u64,
 }
 
-/// An error of a restore. What was added before stays, and nothing of it is added again when the restore is repeated
-/// from the first line.
+/// An error of a restore. Entries that were added stay in the store. If you repeat the restore from the first line, they are
+/// not added again.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// A line is not what it should be. Nothing of it was added, and the restore can go on with a good one.
+    /// A line is malformed. Nothing of it was added, and the restore can continue with a correct line.
     Malformed {
-        /// The number that the line should have, from 1.
+        /// The expected number of the line, from 1.
         line: u64,
-        /// The text of what was expected.
+        /// The expected content.
         expected: String,
     },
-    /// There were no more lines, and this was not the last one of the dump: the rest of the file is missing.
+    /// The dump ends before its last line: the rest of the file is missing.
     Torn {
-        /// The number of the line.
+        /// The number of the line before the end.
         line: u64,
     },
-    /// The store is at an earlier line of the dump than it was: it lost what was added. Repeat the restore from the
-    /// first line.
+    /// The store returned to an earlier line of the dump because it lost data. Repeat the restore from the first line.
     WentBack,
-    /// The dump has counts that were counted in this very store, or copied into it: they would count twice.
+    /// The dump contains counts of this store, or counts that were copied into it, which would count twice.
     OwnCounts {
         /// The id of the store.
         store: StoreId,
     },
-    /// The store has counts from another dump of the same store: what both dumps have would count twice.
+    /// The store contains counts from another dump of the same store. Hits in both dumps would count twice.
     OtherDump {
         /// The id of that dump.
         earlier: String,
     },
-    /// The store did not acknowledge what was sent. Nothing is lost: the next call sends it again.
+    /// The store did not acknowledge a batch. The next call sends it again, so nothing is lost.
     Store(Error),
 }
 
-/// The number of unknown precisions that are named.
+/// The maximum number of unknown precisions that are listed.
 const NAMED: usize = 16;
 
 impl Restore {
-    /// The length of the longest line, in bytes without its end: 64 KiB.
+    /// The maximum length of a line, in bytes without the line end: 64 KiB.
     pub const MAX_LINE: usize = LINE;
 
     pub(crate) fn new(store: Arc<dyn Store>, grid: Arc<Grid>) -> Self {
@@ -123,40 +123,40 @@ impl Restore {
         }
     }
 
-    /// Takes the next line, with or without its end, and sends what is due; an empty line is passed over.
+    /// Takes the next line, with or without a line end, and sends full batches. Empty lines are ignored.
     ///
-    /// Lines have numbers and checksums, so that none can be missing, come twice, be damaged, or be of another dump. A line has at
-    /// most [`MAX_LINE`](Self::MAX_LINE) bytes.
+    /// Numbers and checksums reveal lines that are missing, repeated, damaged, or from another dump. A line has up to
+    /// [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
-    /// Fails when the line is malformed, or when the store did not acknowledge what was sent. The line was not taken
-    /// then: call again with the same, or with a better one.
+    /// Fails if the line is malformed or the store did not acknowledge a batch. The line was not accepted: call again with
+    /// the same line, or with a correct one.
     ///
     /// # Cancel safety
-    /// A future that is dropped has not taken the line; call again with the same.
+    /// If you drop the future, the line is not accepted; call again with the same line.
     pub async fn line(&mut self, line: &[u8]) -> Result<(), RestoreError> {
         self.take(line.trim_ascii()).await
     }
 
-    /// Sends the rest, and notes in the store that the dump is restored as a whole; returns what became of it.
+    /// Sends the remaining batches, and records in the store that the dump is complete; returns the outcome.
     ///
     /// # Errors
-    /// Fails when the last line of the dump is missing, or when the store did not acknowledge what was sent; call again
-    /// with the next line, or after a while.
+    /// Fails if the last line of the dump is missing or the store did not acknowledge a batch. Pass the missing lines, or try
+    /// again later.
     ///
     /// # Cancel safety
-    /// A future that is dropped may have sent some; call again.
+    /// If you drop the future, some batches may have been sent; call again.
     pub async fn finish(&mut self) -> Result<Restored, RestoreError> {
         self.end().await
     }
 
-    /// Returns what became of the lines until now, but for what was not sent yet.
+    /// Returns the outcome of the lines that were sent so far.
     #[must_use]
     pub const fn restored(&self) -> &Restored {
         &self.restored
     }
 
-    /// Returns the number of lines that were taken.
+    /// Returns the number of accepted lines.
     #[must_use]
     pub const fn lines(&self) -> u64 {
         self.line
@@ -259,7 +259,7 @@ impl Restore {
         })
     }
 
-    /// Asks the store up to which line it has this dump.
+    /// Reads the position of the store in this dump.
     async fn begin(&mut self, id: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         self.check_stores(id, stores).await?;
         let name = SourceName::new(&format!("dump:{id}")).expect("an id of hexadecimal digits makes a name");
@@ -271,11 +271,11 @@ impl Restore {
         Ok(())
     }
 
-    /// Refuses a dump that has counts which the store has already, and notes in the store whose counts come.
+    /// Refuses a dump with counts that the store already has; otherwise records the stores of the dump.
     async fn check_stores(&self, dump: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         let mut refused = None;
         let note = |record: &mut StoreRecord, _| {
-            // Its own counts first: no other dump is better then.
+            // Checked first, because no other dump would help.
             let own = stores.iter().any(|id| record.counted(*id)).then_some(None);
             let others = || stores.iter().find_map(|id| record.other_dump(*id, dump)).map(Some);
             refused = own.or_else(others).map(|earlier| (record.id, earlier));
@@ -292,8 +292,8 @@ impl Restore {
         }
     }
 
-    /// Returns the shard of these entries and how many samples it keeps, if they are to be added; sends what is in
-    /// their way.
+    /// Returns the shard of these entries and the number of samples that it keeps, if they must be added. Sends a full batch
+    /// first.
     async fn find(
         &mut self,
         counter: &CounterName,
@@ -314,7 +314,7 @@ impl Restore {
         Ok(self.is_due(shard, entries, section(kept)).await?.then_some((shard, kept)))
     }
 
-    /// Returns whether the shard does not have the next line; sends what is in its way.
+    /// Returns whether the shard lacks the next line. Sends a full batch first.
     async fn is_due(&mut self, shard: Shard, entries: u64, section: Section) -> Result<bool, RestoreError> {
         if self.line < self.lanes[shard.index()].counted {
             self.restored.already_restored += entries;
@@ -323,13 +323,13 @@ impl Restore {
         if !self.lanes[shard.index()].takes(section, self.store.batch_samples()) {
             self.send().await?;
         }
-        // Another restore may have been faster.
+        // A concurrent restore may have added it.
         let is_due = self.line >= self.lanes[shard.index()].counted;
         self.restored.already_restored += if is_due { 0 } else { entries };
         Ok(is_due)
     }
 
-    /// Sends what was taken, to all shards at once.
+    /// Sends the accepted lines to all shards concurrently.
     async fn send(&mut self) -> Result<(), RestoreError> {
         loop {
             self.lanes.iter_mut().for_each(|lane| lane.cut(self.writer, &self.grid));
@@ -342,7 +342,7 @@ impl Restore {
         }
     }
 
-    /// Notes the answers to the batches that are under way, in the order of the shards.
+    /// Handles the answers to the batches in flight, in the order of the shards.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<(), RestoreError> {
         let mut result = Ok(());
         let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
@@ -373,7 +373,7 @@ impl Restore {
             if self.dumped.is_none() {
                 return Err(RestoreError::Torn { line: self.line });
             }
-            // Of the shards that have nothing of the last lines, too, and in the place of long remarks.
+            // Also advances shards without entries in the last lines, and replaces long remarks.
             let line = self.line;
             let behind = self.lanes.iter_mut().filter(|lane| lane.counted < line);
             let ends: Vec<_> = behind
@@ -400,7 +400,7 @@ impl Restore {
 
 impl Restored {
     fn note(&mut self, batch: &Batch, remarks: &[Remark]) {
-        // Of counts, what is refused of the lists is not what is refused of the counts.
+        // Refused list entries do not count as refused samples.
         let is_refused = |remark: &&Remark| match remark {
             Remark::Refused { part: Part::Index, .. } => batch.adds == Adds::Lifetimes,
             Remark::Refused { .. } => true,

@@ -1,4 +1,4 @@
-//! The door to the spool: without the feature, or without a directory, nothing lies behind it.
+//! The interface to the spool, which does nothing without the feature or a directory.
 
 #[cfg(feature = "spool")]
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::visits::spool::{Spool, folder};
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
 
-/// The part of a spool in the work of a flusher.
+/// The spool of a flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
     known: Arc<KnownStore>,
@@ -25,7 +25,7 @@ pub(crate) struct Durability {
     spool: Option<(Arc<Spool>, Recovery)>,
 }
 
-/// The part of a spool in the work of one shard.
+/// The spool of one shard.
 #[derive(Debug)]
 pub(super) struct ShardDurability {
     #[cfg(feature = "spool")]
@@ -36,10 +36,10 @@ pub(super) struct ShardDurability {
 
 #[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there is no spool"))]
 impl Durability {
-    /// Prepares a spool of this size in a directory.
+    /// Creates a spool of this size in a directory.
     ///
     /// # Errors
-    /// Fails when no file can be made there.
+    /// Fails if a file cannot be created there.
     #[cfg(feature = "spool")]
     pub(crate) fn on(
         folder: &Path,
@@ -55,7 +55,7 @@ impl Durability {
         Ok(Self { known, spool: Some((spool, recovery)) })
     }
 
-    /// Returns the store that answers, as far as it is known.
+    /// Returns the current store, if it is known.
     pub(super) fn known(&self) -> Arc<KnownStore> {
         Arc::clone(&self.known)
     }
@@ -68,7 +68,7 @@ impl Durability {
         }
     }
 
-    /// Returns the hits of ended processes that are pending in the ledger; they are on a disk.
+    /// Returns the pending hits of ended processes, which are on disk.
     pub(super) fn recovering(&self) -> u64 {
         #[cfg(feature = "spool")]
         if let Some((_, recovery)) = &self.spool {
@@ -77,7 +77,7 @@ impl Durability {
         0
     }
 
-    /// Writes what is new, and sends what ended processes left. What fails is in the log and in the health.
+    /// Writes new hits, and sends the hits of ended processes. Errors are logged and shown in the health.
     pub(super) async fn attend(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -86,7 +86,7 @@ impl Durability {
         }
     }
 
-    /// Writes at every interval, and looks for what ended processes left.
+    /// Writes at every interval, and looks for files of ended processes.
     pub(super) async fn attend_for_ever(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -94,7 +94,7 @@ impl Durability {
         }
     }
 
-    /// Writes what is new.
+    /// Writes new hits.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some((spool, _)) = &self.spool {
@@ -102,7 +102,7 @@ impl Durability {
         }
     }
 
-    /// Removes what is not needed any more once the store has everything.
+    /// Removes rows that are no longer needed when the store has all hits.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -123,7 +123,7 @@ impl ShardDurability {
         false
     }
 
-    /// Has what was cut written before it is sent, as far as that is possible.
+    /// Tries to write new batches before they are sent.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some(spool) = &self.spool {

@@ -1,4 +1,4 @@
-//! The metrics of the process through the `metrics` facade.
+//! Exports the metrics of the process through the `metrics` facade.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
-//! The hits that one ended process left for the store, and how they are sent exactly once.
+//! Sends the hits of one ended process exactly once.
 //!
-//! The store is asked for the fence of the process's writer: what lies up to it is applied, and the rest is sent in
-//! order, under the sequences that it has in the file. So it does not matter which process sends it, how often, or what ends in
-//! between.
+//! The store reports the fence of the process's writer. Batches up to it were applied; the others are sent in order, under
+//! their sequences in the file. So any number of processes may send the file, any number of times, and may end in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,21 +27,21 @@ use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Incarnation, StoredFe
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store};
 
-/// A file that no process holds any more but this one.
+/// A file that only this process holds.
 #[derive(Debug)]
 pub(super) struct Leftover {
     place: Place,
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
-    /// The time in which the file is written, if the disk works.
+    /// The time limit of a write to the file.
     patience: Duration,
     origin: Origin,
-    /// Set where this process has sent it before.
+    /// True if this process has sent it before.
     has_counted: bool,
 }
 
-/// The rows that are left for one shard.
+/// The remaining rows of one shard.
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
@@ -51,44 +50,43 @@ struct Lane {
     /// The process that wrote the file.
     incarnation: Incarnation,
     witness: Option<Witness>,
-    /// The time since the writer wrote something.
+    /// The time since the last write of the writer.
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// Hits that were not cut into batches yet, as far as the file goes. It becomes batches only if the store has none of its
-    /// sequence: otherwise the process has cut it, in a way that the file does not tell, while the disk failed.
+    /// Hits that were not in a batch yet when the file was last written. They become batches only if the store has no batch
+    /// with their sequence. Otherwise the process sent them while the disk failed, in batches that the file does not have.
     waiting: Option<Waiting>,
-    /// The place of the next item to send, once the store has told it.
+    /// The index of the next item to send, after the store has reported its fence.
     next: Option<usize>,
-    /// The samples that a batch may change.
+    /// The maximum number of samples in a batch.
     samples: usize,
-    /// Set where this process has sent it before.
+    /// True if this process has sent it before.
     has_counted: bool,
-    /// Set where this process has sent counts under this writer.
+    /// True if this process has sent counts under this writer.
     has_sent: bool,
-    /// Set where the file has other rows than these items: they are written before anything is sent.
+    /// True if the rows in the file differ from these items, which must be written before any is sent.
     is_changed: bool,
 }
 
 #[derive(Debug)]
 struct Item {
     batch: Arc<Batch>,
-    /// Set for a batch that the store had once: the ledger of some process has it among the applied.
+    /// True if a store had the batch before, so the ledger of some process counts it as applied.
     is_replay: bool,
-    /// Set for a batch that is in the ledger of this process.
+    /// True if the batch is in the ledger of this process.
     is_known: bool,
-    /// Set if a process may have sent it.
+    /// True if a process may have sent it.
     may_be_sent: bool,
 }
 
-/// The sequence of a batch that no store accepts, and whose answer tells the fence: sequences are at most 2^53.
+/// The sequence of a batch that no store accepts, so that the answer contains the fence. Valid sequences are at most 2^53.
 const BEYOND: u64 = (1 << 53) - 1;
-/// The number of times that a store may lose the fence while a lane is sent.
+/// The maximum number of times that a store may lose the fence while a lane is sent.
 const ATTEMPTS: usize = 3;
 
 impl Leftover {
-    /// Opens a file. `has_counted` tells whether this process has sent it before: what the store lost since is then
-    /// known to the ledger.
+    /// Opens a file. If `has_counted`, this process has sent it before, so its ledger includes hits that the store lost since.
     pub(super) async fn open(
         place: Place,
         shards: Shards,
@@ -113,34 +111,34 @@ impl Leftover {
         })
     }
 
-    /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
-    /// in a failover, so that a file is kept until it was looked at again.
+    /// Returns whether the file can be removed after it was sent. The store may lose the hits in a failover, so a file is kept
+    /// until it was checked again.
     pub(super) fn is_spent(&self) -> bool {
         self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
     }
 
-    /// Returns the store that the file is for.
+    /// Returns the store of the file.
     pub(super) const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Returns the hits that are in the ledger of this process and not acknowledged.
+    /// Returns the unacknowledged hits in the ledger of this process.
     pub(super) fn pending(&self) -> u64 {
         let items = self.lanes.iter().flat_map(|lane| &lane.items);
         items.filter(|item| item.is_known && !item.is_replay).map(|item| item.batch.hits()).sum()
     }
 
-    /// Sends what the store does not have.
+    /// Sends the batches that the store lacks.
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             in_time(self.patience, self.write()).await?;
-            // One shard that is away does not hold up the others.
+            // An unreachable shard does not delay the others.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
                 return sent.into_iter().collect();
             }
         }
-        // It is asked again after a pause.
+        // The next attempt follows after a delay.
         Err(no_fences())
     }
 
@@ -151,13 +149,13 @@ impl Leftover {
         }
     }
 
-    /// Returns the place of the file, which must be closed.
+    /// Returns the path of the file, which must be closed.
     pub(super) fn into_place(self) -> Place {
         self.place
     }
 
-    /// Writes the lanes whose rows are outdated, before anything of them is sent. Until that is done they stay outdated, and
-    /// the file is opened again for the next attempt.
+    /// Writes lanes with outdated rows before they are sent. If that fails, they stay outdated, and the next attempt opens the
+    /// file again.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
@@ -197,23 +195,23 @@ impl Lane {
             is_changed: false,
         };
         for (sequence, incarnation, content) in batches {
-            // What waited under an earlier sequence was cut since.
+            // Waiting hits under an earlier sequence are in batches now.
             lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
             lane.push(sequence, incarnation, content, true);
         }
         lane
     }
 
-    /// Makes batches of what waited, which the file must have before one is sent.
+    /// Creates batches of the waiting hits. The file must contain them before one is sent.
     fn cut(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let sequence = waiting.sequence;
         let chunks = waiting.cut(&self.grid, self.samples);
-        // The process would have cut others. A process with a copy of the file would, too.
+        // The original process, or one with a copy of the file, would create different batches.
         let incarnation = Incarnation::random();
         for (sequence, chunk) in (sequence..).zip(chunks) {
             let Chunk { cells, sketches, bins, .. } = chunk;
-            // The process may have sent the same hits while its disk failed.
+            // The original process may have sent the same hits while its disk failed.
             self.push(sequence, incarnation, Content { cells, sketches, bins }, true);
         }
         self.is_changed = true;
@@ -253,7 +251,7 @@ impl Lane {
     async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             if self.next.is_none() && !self.find(tally, store).await? {
-                // The file comes first.
+                // The file is written first.
                 return Ok(());
             }
             if self.send_rest(tally, store).await? {
@@ -264,8 +262,7 @@ impl Lane {
         Err(no_fences())
     }
 
-    /// Finds out what the store has; returns `false` if the items are others now, and the file has to be written
-    /// before they are sent.
+    /// Compares the items with the store; returns `false` if they changed and must be written to the file first.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         self.items.retain(|item| item.batch.len() > 0);
         if self.items.is_empty() && self.waiting.is_none() {
@@ -282,14 +279,14 @@ impl Lane {
         if found.sequence == 0 && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
             if self.data_are_lost(now.as_ref()) {
-                // The next witness is another one. Until it is known, counts that were sent here are in doubt.
+                // The witness changes. Until the new one is known, counts that were sent here are in doubt.
                 if self.witness.take().is_some() {
                     self.is_changed = true;
                     return Ok(false);
                 }
             } else {
                 if self.stored_fence(store).await?.sequence > 0 {
-                    // The witness was that of another server than the first answer.
+                    // The witness and the first answer came from different servers.
                     return Err(Error::new(ErrorKind::Unavailable)
                         .caused_by("the address of the store leads to several servers"));
                 }
@@ -307,7 +304,7 @@ impl Lane {
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= found.sequence);
         for item in &mut self.items[..next] {
             if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
-                // The answer to it was lost.
+                // Its answer was lost.
                 tally.acknowledge(&item.batch, &[], false);
             }
         }
@@ -317,7 +314,7 @@ impl Lane {
         Ok(true)
     }
 
-    /// Returns the fence of the writer: the store answers a batch that no store accepts with it.
+    /// Reads the fence of the writer from the answer to a batch that no store accepts.
     async fn stored_fence(&self, store: &dyn Store) -> Result<StoredFence, Error> {
         let beyond = self.fence(self.incarnation, BEYOND - 1, BEYOND);
         match store.apply(&Batch::empty(self.shard, beyond, &self.grid)).await? {
@@ -326,7 +323,7 @@ impl Lane {
         }
     }
 
-    /// Gives up what waited if somebody has sent batches under its sequence: the process itself, while its disk failed, or
+    /// Discards the waiting hits if batches with their sequence were sent: by the original process while its disk failed, or by
     /// another one from a copy of the file.
     fn leave_waiting_out(&mut self, found: StoredFence, tally: &Tally) {
         let Some(waiting) = self.waiting.take().filter(|_| !self.has_counted) else { return };
@@ -345,7 +342,7 @@ impl Lane {
         }
     }
 
-    /// Gives up batches whose sequence has another incarnation, and those that follow them.
+    /// Discards batches whose sequence was used by another incarnation, and those that follow.
     fn leave_conflicts_out(&mut self, found: StoredFence, tally: &Tally) {
         let is_conflict = |item: &Item| {
             let Fence { sequence, .. } = item.batch.fence;
@@ -354,7 +351,7 @@ impl Lane {
         };
         let Some(first) = self.items.iter().position(is_conflict) else { return };
         let conflicts = self.items.split_off(first);
-        // What was cut of what waited is part of what the process has sent itself.
+        // Batches of waiting hits duplicate hits that the original process has sent.
         let is_sent = found.incarnation == self.incarnation;
         let hits = conflicts.into_iter().map(|item| item.settle(is_sent, tally)).sum();
         self.is_changed = true;
@@ -363,12 +360,12 @@ impl Lane {
         }
     }
 
-    /// Enters the items from one on into the ledger of this process.
+    /// Adds the items from this index to the ledger of this process.
     fn recover_from(&mut self, next: usize, tally: &Tally) {
         self.items[next..].iter_mut().for_each(|item| item.recover(tally));
     }
 
-    /// Makes each batch from one on follow the one before it, and the first one `last`.
+    /// Links each batch from this index to the one before it, and the first one to `last`.
     fn link(&mut self, next: usize, mut last: u64) {
         for item in &mut self.items[next..] {
             if item.batch.fence.after != last {
@@ -378,7 +375,7 @@ impl Lane {
         }
     }
 
-    /// Sends the rest in order; returns `false` where the store has lost something meanwhile.
+    /// Sends the remaining batches in order; returns `false` if the store lost data in between.
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
             let could_be_sent = std::mem::replace(&mut item.may_be_sent, true);
@@ -398,19 +395,19 @@ impl Lane {
         Ok(true)
     }
 
-    /// Returns whether a store without the fence of the writer lacks the counts, too.
+    /// Returns whether a store without the fence of the writer also lacks the counts.
     fn data_are_lost(&self, now: Option<&Witness>) -> bool {
         match (&self.witness, now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
-            // The witness is in the file before a count is sent, and the writer in the list before that.
+            // The file has the witness before counts are sent, and the writer is listed before that.
             (None, Some(now)) if !self.has_sent && !now.listed => true,
             (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
             (_, None) => self.silence < REMEMBERED,
         }
     }
 
-    /// Gives up the batches that the store may have. Their visitors count once anyway, and become a batch of their own.
-    /// Returns whether the items are others now.
+    /// Discards batches that the store may have. Their visitors go into a batch of their own, because they cannot count twice.
+    /// Returns whether the items changed.
     fn leave_out_in_doubt(&mut self, tally: &Tally) -> bool {
         let (doubtful, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.items)
             .into_iter()
@@ -439,7 +436,7 @@ impl Lane {
         true
     }
 
-    /// Puts a batch in front that creates the fence, where the store still shows this.
+    /// Prepends a batch that creates the fence if the store still shows this witness.
     fn open(&mut self, witness: Option<Witness>) {
         let before = self.items.first().map_or(1, |item| item.batch.fence.sequence - 1);
         self.link(0, before);
@@ -450,14 +447,14 @@ impl Lane {
 }
 
 impl Item {
-    /// Enters it into the ledger of this process, unless it is in that of the one that ended.
+    /// Adds it to the ledger of this process, unless the ledger of the ended one has counted it.
     fn recover(&mut self, tally: &Tally) {
         if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
             tally.recover(&self.batch);
         }
     }
 
-    /// Settles it without sending it, as sent by somebody else or as in doubt; returns its hits.
+    /// Settles it without sending it, as applied by another process or as in doubt; returns its hits.
     fn settle(mut self, is_sent: bool, tally: &Tally) -> u64 {
         let hits = self.batch.hits();
         if is_sent && !self.is_known {
@@ -479,7 +476,7 @@ fn warn_of_copy(shard: Shard, hits: u64) {
     });
 }
 
-/// Bounds what a disk may take that hangs.
+/// Limits the time of a disk operation.
 pub(super) async fn in_time<T, E: Into<Failure>>(
     patience: Duration,
     work: impl Future<Output = Result<T, E>>,

@@ -1,4 +1,4 @@
-//! The files that ended processes left in the directory of the spool.
+//! Recovers the files of ended processes in the directory of the spool.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,48 +20,48 @@ use crate::visits::spool::step::Step;
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store};
 
-/// Sends what ended processes left, one file after the other.
+/// Sends the files of ended processes one by one.
 #[derive(Debug)]
 pub(super) struct Recovery {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     spool: Arc<Spool>,
-    /// The files that were there at the last look, and were not tried since.
+    /// Files found by the last scan that were not tried yet.
     queue: VecDeque<PathBuf>,
     current: Option<Leftover>,
-    /// The files that were sent, and when to look again whether the store still has that.
+    /// Files that were sent, with the time to check whether the store still has their hits.
     sent: VecDeque<(Instant, Place)>,
-    /// The files that are not for this process.
+    /// Files that are not for this process.
     foreign: HashMap<PathBuf, Foreign>,
-    /// Set while the hint about files of another store is raised.
+    /// True while the hint about files of another store is raised.
     has_hint: bool,
     looked: Option<Instant>,
-    /// The files that could not be read, each with the step that its disk has not answered.
+    /// Files that could not be read, each with the disk operation that timed out.
     unreached: HashMap<PathBuf, Step<io::Result<Option<Place>>>>,
     listing: Step<io::Result<Vec<PathBuf>>>,
     is_failing: bool,
 }
 
-/// The reason why a file is not for this process.
+/// Why a file is not for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Foreign {
-    /// Its format, or the number of its shards.
+    /// The format or the number of shards differs.
     Format,
-    /// The kind or the namespace of its store.
+    /// The kind or the namespace of the store differs.
     Kind,
-    /// Its store is not the one with this id, which answers.
+    /// The current store has this id, and the file is for another one.
     Store(StoreId),
 }
 
-/// The time after which a file or the directory counts as out of reach.
+/// The timeout of operations on a file or the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for another look at a file whose disk did not answer.
+/// The time until a file is retried whose disk did not answer.
 const GLANCE: Duration = Duration::from_millis(100);
-/// The number of files whose disk may not answer at once: others are not tried then.
+/// The maximum number of files with a hanging disk; beyond it, no further file is tried.
 const HANGING: usize = 2;
-/// The pause between two looks at the directory.
+/// The time between two scans of the directory.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
+/// The time to keep a file after it was sent, in case a failover loses acknowledged batches.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Recovery {
@@ -82,12 +82,12 @@ impl Recovery {
         }
     }
 
-    /// Returns the hits that are pending in the ledger, and in a file that another process will find.
+    /// Returns the pending hits that are in a file, which another process can recover.
     pub(super) fn pending(&self) -> u64 {
         self.current.as_ref().map_or(0, Leftover::pending)
     }
 
-    /// Looks for files at every interval, and sends what is in them.
+    /// Looks for files at every interval, and sends their hits.
     pub(super) async fn recover_for_ever(&mut self) {
         let mut backoff = Backoff::new();
         loop {
@@ -102,7 +102,7 @@ impl Recovery {
         }
     }
 
-    /// Sends what is in the files that are there, unless they were looked for a short while ago.
+    /// Sends the hits of existing files, unless the directory was scanned recently.
     pub(super) async fn recover(&mut self) -> Result<(), Error> {
         let recovered = caught(self.recover_all()).await;
         let failed = recovered.as_ref().err();
@@ -115,7 +115,7 @@ impl Recovery {
         recovered
     }
 
-    /// Looks whether the store still has what it was sent from files, and removes those.
+    /// Checks whether the store still has the hits of sent files, and removes these files.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
             drop(self.send().await);
@@ -128,7 +128,7 @@ impl Recovery {
             }
             Ok::<_, Error>(())
         };
-        // What is not done is done by the next process.
+        // The next process does the rest.
         drop(timeout_at(deadline, caught(finish)).await);
         self.sent.clear();
         self.looked = None;
@@ -170,8 +170,7 @@ impl Recovery {
         }
     }
 
-    /// Returns why the current file is not for this store, and which one that is. Before it is known which store answers,
-    /// nothing is sent.
+    /// Returns why the current file is not for this store, and the id of this store. Sends nothing before that id is known.
     async fn refusal(&self) -> Result<Option<(String, StoreId)>, Error> {
         let Some(leftover) = &self.current else { return Ok(None) };
         let record = match self.spool.known().record() {
@@ -199,7 +198,7 @@ impl Recovery {
         }
     }
 
-    /// Returns the next file that there is something to do with.
+    /// Returns the next file to process.
     async fn next(&mut self) -> Result<Option<Leftover>, Error> {
         let now = Instant::now();
         if self.sent.front().is_some_and(|(due, _)| *due <= now)
@@ -215,7 +214,7 @@ impl Recovery {
             let store = self.spool.known().record().map(|record| record.id);
             let Self { queue, unreached, foreign, .. } = self;
             unreached.retain(|path, _| queue.contains(path));
-            // A file of another store is looked at again when yet another one answers.
+            // A file of another store is checked again when the store changes.
             foreign.retain(|path, foreign| match foreign {
                 Foreign::Store(refused_by) => {
                     queue.contains(path) && store.is_none_or(|id| id == *refused_by)
@@ -236,7 +235,7 @@ impl Recovery {
                         return Ok(leftover);
                     }
                 }
-                // It is tried again with the next look at the directory, and holds up no other.
+                // The next scan retries it, and other files continue.
                 Err(error) => {
                     if !is_known {
                         let file = path.display();
@@ -267,7 +266,7 @@ impl Recovery {
         }
     }
 
-    /// Opens a file; `None` where it is not for this process, which is said once.
+    /// Opens a file; `None` if it is not for this process, which is reported once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
         let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (place, unread) = match opened {

@@ -6,32 +6,32 @@ use tokio::time::Instant;
 
 use crate::visits::Batch;
 
-/// Batches that were acknowledged a short while ago, in the order of their sequences.
+/// Recently acknowledged batches, in the order of their sequences.
 ///
-/// Redis replicates asynchronously: a failover can lose writes that it acknowledged. The batches kept here
-/// can be sent again; for those that were dropped, only the hits are remembered, to report how many were lost.
+/// Redis replicates asynchronously, so a failover can lose acknowledged writes. The batches in this buffer can be sent again.
+/// Of older batches it keeps only the number of hits, to report how many were lost.
 ///
-/// Batches age only while the store acknowledges: an outage may end with a failover, however long it takes, and the server
-/// that takes over may lack what was acknowledged just before.
+/// Batches age only while the store acknowledges: an outage of any length may end with a failover to a server that lacks the
+/// batches acknowledged just before.
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
     kept: Kept,
-    /// The sequences and hits of batches that were dropped from `kept`, all of them older than those in it.
+    /// Sequences and hits of batches that were dropped from `kept`, which are older than all batches in it.
     dropped: VecDeque<(u64, u64)>,
-    /// The time for which the store has acknowledged batches.
+    /// The total time during which the store acknowledged batches.
     clock: Duration,
-    /// The last acknowledgement, if no attempt has failed since.
+    /// The time of the last acknowledgement, unless an attempt has failed since.
     running: Option<Instant>,
 }
 
 /// The time for which a batch is kept.
 const MAX_AGE: Duration = Duration::from_secs(60);
 const MAX_BYTES: usize = 16 << 20;
-/// The number of sequences that are remembered: half a MiB, or nine hours at a batch each second.
+/// The maximum number of sequences without a batch: half a MiB, or nine hours at one batch per second.
 const MAX_SEQUENCES: usize = 1 << 15;
 
 impl ReplayBuffer {
-    /// Notes that the store answers; batches age by the time since the last answer, unless an attempt failed in between.
+    /// Notes an answer of the store. Batches age by the time since the last one, unless an attempt failed in between.
     pub(super) fn advance(&mut self, now: Instant) {
         let before = self.running.replace(now).unwrap_or(now);
         self.clock += now.saturating_duration_since(before);
@@ -43,12 +43,12 @@ impl ReplayBuffer {
         }
     }
 
-    /// Notes that an attempt failed: nothing ages until the store answers again.
+    /// Notes a failed attempt. Batches do not age until the store answers again.
     pub(super) fn pause(&mut self) {
         self.running = None;
     }
 
-    /// Keeps a batch that was just acknowledged.
+    /// Adds a batch that was just acknowledged.
     pub(super) fn retain(&mut self, batch: Arc<Batch>, now: Instant) {
         self.kept.push(batch, self.clock);
         self.advance(now);
@@ -59,12 +59,12 @@ impl ReplayBuffer {
         self.kept.batches.front().map(|(_, batch)| batch.fence.sequence)
     }
 
-    /// Returns about how much memory the batches take, in bytes.
+    /// Estimates the memory use of the batches, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.kept.bytes
     }
 
-    /// Takes the batches after the sequence `last`, and the sum of the hits that are gone for good.
+    /// Takes the batches after the sequence `last`, and the number of hits that are lost.
     pub(super) fn take_after(&mut self, last: u64) -> (Vec<Arc<Batch>>, u64) {
         let first = self.dropped.partition_point(|(sequence, _)| *sequence <= last);
         let lost = self.dropped.drain(first..).map(|(_, hits)| hits).sum();
@@ -104,7 +104,7 @@ impl Kept {
     }
 }
 
-/// Returns about how much memory a batch takes, in bytes.
+/// Estimates the memory use of a batch, in bytes.
 fn size(batch: &Batch) -> usize {
     let raised = batch.sketches.iter().map(|cell| 128 + 4 * cell.raised.registers().count().min(4096));
     let bins = batch.bins.iter().map(|cell| 64 + 16 * cell.bins.len());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// A list of everything that was retained and not taken, with its age, says what each call must answer.
+        /// A list of all retained batches with their age predicts the result of each call.
         #[test]
         fn any_history_replays_young_batches_and_counts_the_others_as_lost(
             steps in prop::collection::vec((0_u8..5, 0_u64..90), 0..60),

@@ -22,45 +22,45 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Sends batches to one shard of the store, one at a time.
 ///
-/// The code it calls may panic (a store, a log subscriber), and its futures may be dropped at any await. So
-/// the state is consistent before each call and each await, and nothing is logged before it is.
+/// Code that it calls (a store, a log subscriber) may panic, and its futures may be dropped at any await. So the state must be
+/// consistent before each call, each await and each log line.
 #[derive(Debug)]
 pub(super) struct ShardFlusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     shard: Shard,
     writer: Writer,
-    /// The batches to send, in the order of their sequences. Only an acknowledgement removes one.
+    /// The batches to send, in the order of their sequences. Only an acknowledgement removes a batch.
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
     durability: ShardDurability,
-    /// Set if the store is to confirm that it still has what it acknowledged.
+    /// True if the store must confirm that it still has all acknowledged batches.
     is_checking: bool,
-    /// The time at which the store was last found to have lost something.
+    /// The time at which a loss of data was last detected.
     lost_at: Option<Instant>,
-    /// Set when the store has lost something since the last batches were taken.
+    /// True if the store lost data since the last batches were taken.
     lost: bool,
-    /// Set when a fence was missing since this flush began.
+    /// True if a fence was missing since this flush started.
     missed: bool,
     warned: Warned,
 }
 
 #[derive(Debug)]
 struct Outgoing {
-    /// Shared with the replay buffer's and the spool's view of it.
+    /// Shared with the replay buffer and the spool.
     batch: Arc<Batch>,
-    /// Set for a batch that was acknowledged before: the ledger has it among the applied.
+    /// True if the batch was acknowledged before, so the ledger counts it as applied.
     replay: bool,
-    /// The time at which it was first sent without an answer that tells what became of it.
+    /// The time at which it was first sent without a conclusive answer.
     in_doubt: Option<Instant>,
 }
 
-/// The time without an acknowledgement after which the store has to confirm that it has the batches of the last minute.
+/// The time without an acknowledgement after which the store must confirm that it has the batches of the last minute.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The time for which the health shows that the store lost something.
+/// The time for which the health reports a loss of data.
 const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
 
-/// Which parts of the store that refuse writes were already logged.
+/// The parts of the store whose refusals were already logged.
 #[derive(Debug, Default)]
 struct Warned {
     cell: bool,
@@ -94,28 +94,28 @@ impl ShardFlusher {
         }
     }
 
-    /// Returns whether nothing is under way.
+    /// Returns whether no batch is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.outgoing.is_empty() && !self.is_checking
     }
 
-    /// Returns whether something is under way that the store should have.
+    /// Returns whether a batch with contents is in flight.
     pub(super) fn owes(&self) -> bool {
         self.outgoing.iter().any(|one| one.batch.len() > 0)
     }
 
-    /// Makes the next flush confirm that the store still has the batches that could be sent again: an empty batch gets
-    /// the same answer as any other.
+    /// Makes the next flush confirm that the store still has the batches of the replay buffer. An empty batch is enough, because
+    /// its answer contains the fence.
     pub(super) const fn check(&mut self) {
         self.is_checking = self.replays.bytes() > 0;
     }
 
-    /// Returns the hits that the store acknowledged and lost, and has not acknowledged again.
+    /// Returns the hits that the store acknowledged, lost, and has not acknowledged again.
     pub(super) fn replaying(&self) -> u64 {
         self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
     }
 
-    /// Sends everything that was recorded before the call.
+    /// Sends all hits that were recorded before the call.
     pub(super) fn flush(&mut self) -> Answer<'_, ()> {
         Box::pin(async move {
             let sent = caught(self.send()).await;
@@ -124,7 +124,7 @@ impl ShardFlusher {
         })
     }
 
-    /// Flushes at every interval, and at once when a caller waits for it.
+    /// Flushes at every interval, and immediately if a caller waits for it.
     pub(super) fn flush_for_ever(&mut self, interval: Duration) -> BoxFuture<'_, ()> {
         Box::pin(self.flushing_for_ever(interval))
     }
@@ -138,8 +138,8 @@ impl ShardFlusher {
                     backoff.reset();
                     tokio::select! {
                         () = sleep_until(later(began, interval)) => {}
-                        // Requests that arrived together with the first one that waits are served first, so
-                        // that all of them share one batch.
+                        // Lets requests that arrived together with the first waiting one run first, so that all of
+                        // them share a batch.
                         () = self.tally.commits.requested(self.shard) => yield_now().await,
                     }
                 }
@@ -155,7 +155,7 @@ impl ShardFlusher {
             self.check();
         }
         if !self.outgoing.is_empty() {
-            // A flush that was dropped may have cut them and not have written them.
+            // A dropped flush may have created batches without writing them.
             self.save().await;
         }
         self.send_outgoing().await?;
@@ -165,7 +165,7 @@ impl ShardFlusher {
             self.cut();
             self.save().await;
             self.send_outgoing().await?;
-            // After a loss, the visitors are taken again.
+            // After a loss, all visitors are sent again.
             if !self.lost {
                 break;
             }
@@ -180,13 +180,13 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Cuts what waits into batches, under the sequences that come next.
+    /// Creates batches of the pending hits, with the next sequences.
     fn cut(&mut self) {
         let before = self.writer.sequence;
         let chunks = self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples());
         if chunks.len() > 1 && self.durability.is_on() {
-            // The file has what waited under one sequence. Where that takes several batches, it is given to an empty
-            // one: if the file cannot be written now, none of the others can be taken for what it has.
+            // The file has the pending hits under one sequence. If they take several batches, an empty batch gets that
+            // sequence: if the file cannot be written now, no other batch can be mistaken for the hits in the file.
             self.begin();
             self.enqueue(self.nothing());
         }
@@ -206,7 +206,7 @@ impl ShardFlusher {
         }
     }
 
-    /// Has what was cut written before it is sent, as far as that is possible.
+    /// Tries to write new batches before they are sent.
     async fn save(&self) {
         self.durability.save().await;
         self.tally.journal(self.shard, Journal::send);
@@ -231,17 +231,17 @@ impl ShardFlusher {
             if nothing_was_done {
                 front.in_doubt = was_in_doubt;
             }
-            // Nothing is awaited after this answer, so a batch that was acknowledged is always accounted for.
+            // There is no await after this answer, so an acknowledged batch is always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
-                // The reply to the batch that created this fence was lost.
+                // The answer to the batch that created this fence was lost.
                 ApplyOutcome::SequenceGap { found }
                     if fence.is_opening() && was_in_doubt.is_some() && found.sequence == fence.sequence =>
                 {
                     self.acknowledge(&[]);
                 }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
-                // A store that loses fences as soon as they are created gets the batch again after a pause.
+                // If a store loses fences immediately, the batch is sent again after a delay.
                 ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
@@ -277,22 +277,22 @@ impl ShardFlusher {
         }
     }
 
-    /// Puts the batches that the server lacks in front of those that are to be sent.
+    /// Prepends the batches that the server lacks.
     fn rewind(&mut self, last: u64) {
         self.drop_openings();
         let (replayed, lost) = self.replay_after(last);
         let between = self.outgoing.front().map_or(last, |first| first.batch.fence.sequence - 1);
         if between > last && self.durability.is_on() {
-            // The batches between are lost, or were empty. The fence passes what the file may have of them before anything
-            // of the next batch is on its way.
+            // The batches in between are lost or were empty. The fence moves past the rows that the file may have of them before
+            // the next batch is sent.
             self.push_front(self.empty(self.writer.fence(last, between)));
         }
         self.link(last);
         self.report_loss(replayed, lost);
     }
 
-    /// Creates the fence on a server that has none of this writer: before the first batch that can still be sent if the
-    /// counts are missing too, and otherwise after the last one that was acknowledged.
+    /// Creates the fence on a server that has none of this writer. If the server also lacks the counts, the fence is created
+    /// before the first batch that can still be sent; otherwise after the last acknowledged one.
     async fn miss_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
@@ -305,7 +305,7 @@ impl ShardFlusher {
             self.report_loss(replayed, lost);
             return Ok(());
         }
-        // Where the fence was forgotten after a long silence, what was sent recently found none, so it was not applied.
+        // If the fence was removed after a long silence, recently sent batches found none and were not applied.
         let is_alone = now.as_ref().is_some_and(|now| now.listed || now.evicts);
         let ago = if is_alone { Duration::ZERO } else { REMEMBERED };
         let last = self.writer.acknowledged();
@@ -321,9 +321,9 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Settles the batches up to the sequence with which a fence was created: the store has those that it acknowledged, and
-    /// cannot tell any more whether it has the one that was under way. Its visitors are sent with a later batch, since they
-    /// count once anyway.
+    /// Settles the batches up to the sequence with which a fence was created. The store has the acknowledged ones; whether it has
+    /// the one in flight can no longer be determined. The visitors of that one are sent with a later batch, because they cannot
+    /// count twice.
     fn settle_up_to(&mut self, sequence: u64, acknowledged: u64) {
         let (mut hits, mut sketches) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
@@ -345,7 +345,8 @@ impl ShardFlusher {
         }
     }
 
-    /// Takes all batches after `last` from the replay buffer; returns how many, and the hits of those that it no longer has.
+    /// Takes all batches after `last` from the replay buffer; returns their number, and the hits of batches that it no longer
+    /// has.
     fn replay_after(&mut self, last: u64) -> (usize, u64) {
         let (replays, lost) = self.replays.take_after(last);
         let replayed = replays.len();
@@ -355,18 +356,18 @@ impl ShardFlusher {
         (replayed, lost)
     }
 
-    /// Removes batches that were to create a fence.
+    /// Removes batches that would create a fence.
     fn drop_openings(&mut self) {
         while self.pop_front_if(|one| one.batch.fence.is_opening()).is_some() {}
     }
 
-    /// Puts a batch in front that creates the fence, where the store still shows this.
+    /// Prepends a batch that creates the fence if the store still shows this witness.
     fn open(&mut self, sequence: u64, witness: Option<Witness>) {
         self.writer.sequence = self.writer.sequence.max(sequence);
         self.push_front(Batch { witness, ..self.empty(self.writer.fence(0, sequence)) });
     }
 
-    /// Makes each batch follow the one before it, and the first one `last`: of the batches between, nothing can be sent.
+    /// Links each batch to the one before it, and the first one to `last`, because batches in between can no longer be sent.
     fn link(&mut self, mut last: u64) {
         for one in &mut self.outgoing {
             if one.batch.fence.after != last {
@@ -376,7 +377,7 @@ impl ShardFlusher {
         }
     }
 
-    /// Puts a batch in front that the ledger has among the applied, or that has no hits.
+    /// Prepends a batch that the ledger counts as applied, or that has no hits.
     fn push_front(&mut self, batch: impl Into<Arc<Batch>>) {
         self.outgoing.push_front(Outgoing { batch: batch.into(), replay: true, in_doubt: None });
     }
@@ -392,7 +393,7 @@ impl ShardFlusher {
         (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
     }
 
-    /// Cuts another batch of these visitors.
+    /// Creates another batch of these visitors.
     fn send_visitors(&mut self, sketches: Vec<VisitorCell>) {
         if sketches.is_empty() {
             return;
@@ -407,8 +408,8 @@ impl ShardFlusher {
         });
     }
 
-    /// Becomes a new writer, since somebody sent other batches under the sequences of this one: a process that found a copy
-    /// of the spool of this one. It is unknown which of the hits are among those, so they are in doubt.
+    /// Becomes a new writer, because another process sent different batches under the sequences of this one, from a copy of its
+    /// spool. Those may contain any of the hits in flight, so these are in doubt.
     fn give_way(&mut self) {
         let (mut hits, mut sketches) = (0, Vec::new());
         for one in std::mem::take(&mut self.outgoing) {
@@ -449,7 +450,7 @@ impl ShardFlusher {
         Batch::empty(self.shard, fence, &self.tally.grid)
     }
 
-    /// Returns an empty batch that has no place in the sequence yet.
+    /// Returns an empty batch without a place in the sequence.
     fn nothing(&self) -> Batch {
         self.empty(self.writer.fence(0, 0))
     }
@@ -507,7 +508,7 @@ impl Warned {
         };
         if !std::mem::replace(warned, true) {
             let counter = counter.map_or("", |name| name);
-            // The batch is not retained yet, and a subscriber that panics must not prevent that.
+            // The batch must be retained even if a log subscriber panics.
             tell(|| {
                 tracing::error!(
                     ?reason,

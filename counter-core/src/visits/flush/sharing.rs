@@ -2,7 +2,7 @@ use crate::unwind::caught;
 use crate::visitor::{Salting, Salts};
 use crate::{Error, Store, Timestamp};
 
-/// Agrees with the other instances on the salts of visitors.
+/// Shares the salts of visitors with other instances.
 #[derive(Debug)]
 pub(super) struct Sharing {
     salting: Salting,
@@ -14,8 +14,8 @@ impl Sharing {
         Self { salting, failing: false }
     }
 
-    /// Asks the store for the salts that are due at `now`. A salt that it does not return is requested again
-    /// the next time; until then, visitors are told apart by a salt of this process.
+    /// Requests the salts that are due at `now` from the store. A missing salt is requested again the next time; until then,
+    /// this process uses a salt of its own.
     pub(super) async fn share(&mut self, store: &dyn Store, now: Timestamp) {
         let mut shared = caught(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {

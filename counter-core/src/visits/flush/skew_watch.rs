@@ -1,13 +1,13 @@
 use crate::Health;
 
-/// A watch over how far the clock of this process is from the store's.
+/// Monitors the difference between the clocks of this process and the store.
 #[derive(Debug, Default)]
 pub(super) struct SkewWatch {
     told: bool,
 }
 
 impl SkewWatch {
-    /// Logs when the clocks begin to differ by more than the bound, and when they no longer do.
+    /// Logs when the difference exceeds the bound, and when it no longer does.
     pub(super) fn tell(&mut self, skew: Option<i64>) {
         let Some(seconds) = skew else { return };
         let far = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;

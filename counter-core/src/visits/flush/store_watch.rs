@@ -9,17 +9,17 @@ use crate::visits::identity::{KnownStore, Seen, StoreRecord, update};
 use crate::visits::tally::Tally;
 use crate::{Store, Timestamp};
 
-/// A watch over which store answers, and which grid it keeps.
+/// Monitors the id and the grid of the store.
 #[derive(Debug)]
 pub(super) struct StoreWatch {
     known: Arc<KnownStore>,
     due: Option<Instant>,
-    /// The connections that had been made before the last look.
+    /// The number of connections at the last check.
     connections: u64,
     differs: bool,
 }
 
-/// The time between two looks at the record of the store.
+/// The time between two reads of the record of the store.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 impl StoreWatch {
@@ -27,8 +27,8 @@ impl StoreWatch {
         Self { known, due: None, connections: 0, differs: false }
     }
 
-    /// Reads the record of the store when that is due: at the start, after every reconnection and once a minute. A store
-    /// that is away is asked again at the next call.
+    /// Reads the record of the store when that is due: at the start, after each reconnection and once a minute. After an error,
+    /// the next call tries again.
     pub(super) async fn look(&mut self, store: &dyn Store, tally: &Tally) {
         let connections = store.connections();
         let is_due = self.due.is_none_or(|due| due <= Instant::now());
@@ -41,13 +41,13 @@ impl StoreWatch {
                 self.note(record, at);
             }
             Ok(None) => {}
-            // The flusher reports that the store is away.
+            // The flusher reports an unavailable store.
             Err(_) => return,
         }
         (self.due, self.connections) = (Some(Instant::now() + INTERVAL), connections);
     }
 
-    /// Notes which store it is, for the spool.
+    /// Notes the store for the spool.
     fn note(&self, record: StoreRecord, at: Timestamp) {
         let id = record.id;
         if self.known.note(record, Seen { id, at }).is_some_and(|before| before.id != id) {
@@ -60,7 +60,7 @@ impl StoreWatch {
         }
     }
 
-    /// Compares the grids, and reports a difference when it appears.
+    /// Compares the grids, and reports a new difference.
     fn compare(&mut self, record: &StoreRecord, tally: &Tally) {
         let mismatch = record.mismatch(&tally.grid);
         match (std::mem::replace(&mut self.differs, mismatch.is_some()), mismatch) {

@@ -6,25 +6,25 @@ use crate::visits::store::REMEMBERED;
 use crate::visits::{Fence, FenceKind, Incarnation, Witness};
 use crate::writer::WriterId;
 
-/// The owner of a sequence of batches, and what it knows about the servers that it sent them to.
+/// The owner of a sequence of batches, with its knowledge about the servers.
 ///
-/// The store behind an address may be several servers in turn: an empty one, an old replica, a restored backup, and the
-/// first one again. So nothing here belongs to one server but the witnesses.
+/// An address may lead to several servers in turn: an empty one, an old replica, a restored backup, and the first one again.
+/// Only the witnesses belong to one server.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) id: WriterId,
     pub(super) incarnation: Incarnation,
-    /// The last sequence that was given to a batch.
+    /// The last sequence that was assigned to a batch.
     pub(super) sequence: u64,
-    /// The highest sequence that a server acknowledged, and when one last did.
+    /// The highest acknowledged sequence, and the time of the last acknowledgement.
     acknowledged: Option<(u64, Instant)>,
-    /// What the servers showed after the fence was created, the latest last; at most [`MAX_WITNESSES`].
+    /// The witnesses of the servers after the fence was created, the latest last; at most [`MAX_WITNESSES`].
     witnesses: Vec<Witness>,
-    /// Set when the fence was created since a witness was last taken.
+    /// True if the fence was created since a witness was last taken.
     is_unwitnessed: bool,
 }
 
-/// The number of servers that a writer recognizes by their witness. Those that still have the fence need none.
+/// The maximum number of servers that a writer recognizes by their witness. A server that has the fence needs none.
 const MAX_WITNESSES: usize = 8;
 
 impl Writer {
@@ -39,7 +39,7 @@ impl Writer {
         }
     }
 
-    /// Returns the sequence of the next batch with counts; the first of all is empty.
+    /// Returns the sequence of the next batch with counts; the very first batch is empty.
     pub(super) const fn upcoming(&self) -> u64 {
         if self.sequence == 0 { 2 } else { self.sequence + 1 }
     }
@@ -55,7 +55,7 @@ impl Writer {
         Fence { writer: self.id, kind, sequence, after }
     }
 
-    /// Returns the highest sequence that a server acknowledged.
+    /// Returns the highest acknowledged sequence.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.map_or(0, |(sequence, _)| sequence)
     }
@@ -65,7 +65,7 @@ impl Writer {
         self.is_unwitnessed |= fence.is_opening();
     }
 
-    /// Returns the time since a server last acknowledged a batch.
+    /// Returns the time since the last acknowledgement.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.acknowledged.map(|(_, at)| at.elapsed())
     }
@@ -74,8 +74,8 @@ impl Writer {
         self.is_unwitnessed
     }
 
-    /// Notes what the store shows after the fence was created. A witness that does not list the writer is that of another
-    /// server, so that it is taken once more before the next batch.
+    /// Notes the witness after the fence was created. A witness that does not list the writer comes from another server, so it
+    /// is taken again before the next batch.
     pub(super) fn witness(&mut self, witness: Option<Witness>) {
         self.is_unwitnessed = witness.as_ref().is_some_and(|witness| !witness.listed);
         let Some(witness) = witness.filter(|witness| witness.data.is_some()) else { return };
@@ -86,7 +86,7 @@ impl Writer {
         self.witnesses.push(witness);
     }
 
-    /// Returns whether a server without the fence lacks the counts, too, given what it shows now.
+    /// Returns whether a server without the fence also lacks the counts, given its current witness.
     pub(super) fn data_are_lost(&self, now: Option<&Witness>) -> bool {
         let before = |now: &Witness| {
             let known = self.witnesses.iter().find(|known| known.data == now.data);

@@ -9,7 +9,7 @@ use super::NotedValue;
 use crate::visits::batch::AHEAD;
 use crate::{CounterName, Precision, Timestamp};
 
-/// The values of one label that count under their own names, and what decides which ones these are.
+/// The values of one label that have their own counters, and the rules that select them.
 ///
 /// While there are free places, every value gets one with its first hit. After that, a value takes the place of the rarest
 /// one if it is known to have had at least 10 hits in this hour and the last, twice as many as the rarest value, and its
@@ -28,29 +28,29 @@ pub(super) struct Places {
     /// The places by value.
     index: HashMap<Box<str>, usize, RandomState>,
     places: Vec<Place>,
-    /// The number of values that have a place at once.
+    /// The maximum number of values with a place.
     most: usize,
-    /// Width and offset of the hours.
+    /// The width and offset of hours.
     hours: Precision,
     hour: Timestamp,
-    /// The number of hours that have begun.
+    /// The number of hours so far.
     turn: u32,
-    /// The hits that were noted in this hour, and in the last.
+    /// The hits noted in this hour and in the previous one.
     noted: [u64; 2],
     /// The hits of values without a place.
     unplaced: [FrequentItemsSketch<u64>; 2],
-    /// More hits of this hour than any value has under `(other)`, or as many.
+    /// An upper bound of the hits that any value has under `(other)` in this hour.
     missed: u64,
-    /// The part of `missed` that is counted already.
+    /// The part of `missed` that was already counted.
     told: u64,
     closed: Vec<Labelled>,
-    /// Set while so many counts wait for the store that no value gets the place of another.
+    /// True while too many counts are pending to replace values.
     is_crowded: bool,
-    /// No value with a place has had fewer hits than this in this hour and the last.
+    /// A lower bound of the hits of any value with a place, in this hour and the previous one.
     fewest: u64,
     /// Credit for replacements: each costs [`TURNOVER`], and every second adds the number of places.
     credit: u64,
-    /// The sum of all hits, and of those that were not taken yet.
+    /// The sum of all hits, and of the hits that were not taken yet.
     pub(super) recorded: u64,
     pub(super) waiting: u64,
 }
@@ -59,15 +59,15 @@ pub(super) struct Places {
 #[derive(Debug)]
 struct Place {
     name: CounterName,
-    /// The number of values that had this place before.
+    /// The number of values that had this place earlier.
     generation: u32,
-    /// The hits that are known of it, of this hour and the last.
+    /// Its known hits in this hour and in the previous one.
     noted: [u64; 2],
     start: Timestamp,
     count: u64,
 }
 
-/// A count of a value that is not added to any more.
+/// A final count of a value in one bucket.
 #[derive(Debug)]
 pub(crate) struct Labelled {
     pub(crate) name: CounterName,
@@ -75,16 +75,16 @@ pub(crate) struct Labelled {
     pub(crate) count: u64,
 }
 
-/// The largest number of values that have a place at once.
+/// The maximum number of places of a label.
 pub(crate) const LABEL_PLACES: usize = 2000;
 
-/// The size of a sketch: what its bound is off by at most, 3.5 of 8,192 hits, and a share of 1 in 2,000 are less than 0.1 %.
+/// The size of a sketch. Its error, at most 3.5 in 8,192 hits, and a share of 1 in 2,000 together are below 0.1 %.
 const SKETCH: usize = 8192;
 
-/// The hits of this hour and the last that a value needs to take the place of another.
+/// The hits in this hour and the previous one that a value needs to replace another.
 const MIN_HITS: u64 = 10;
 
-/// How many times the hits of the rarest value a value needs to take its place.
+/// A value needs this many times the hits of the rarest value to replace it.
 const MARGIN: u64 = 2;
 
 /// The seconds in which every place can pass to another value once: 125 hours, so 16 of 2,000 places in an hour.
@@ -93,10 +93,10 @@ const MARGIN: u64 = 2;
 /// 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, for which the store keeps days by default.
 const TURNOVER: u64 = 450_000;
 
-/// The number of counts at which the thread that closed the last one folds them.
+/// The number of final counts at which the current thread folds them.
 const CLOSED: usize = 4096;
 
-/// Places that are never given to another value.
+/// The places of the reserved names.
 const FIXED: [&str; 3] = [OTHER, NONE, MISSED];
 pub(crate) const OTHER: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
@@ -106,7 +106,7 @@ const AT_OTHER: usize = 0;
 const AT_NONE: usize = 1;
 const AT_MISSED: usize = 2;
 
-/// The generation of hits under `(other)` that have no value, and so are missed by none.
+/// The generation of hits under `(other)` without a value, which do not affect the error bound.
 const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
 
 impl Places {
@@ -145,7 +145,7 @@ impl Places {
         CounterName::new(&format!("{}{value}", self.prefix)).ok()
     }
 
-    /// Returns whether a text is a value, and no name that labels keep for themselves.
+    /// Returns whether a text is a valid value and not a reserved name.
     fn is_value(&self, value: &str) -> bool {
         let bytes = self.prefix.len() + value.len();
         !value.is_empty()
@@ -154,7 +154,7 @@ impl Places {
             && !value.chars().any(char::is_control)
     }
 
-    /// Notes hits that a value is about to have.
+    /// Notes hits of a value that are about to be counted.
     pub(super) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         let weight = u64::from(weight.get());
         let is_elsewhere = self.go_to(at);
@@ -183,7 +183,7 @@ impl Places {
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
-        // What is told of this hour says nothing about an earlier one.
+        // The bound of this hour does not apply to an earlier one.
         let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
         self.noted_at(AT_OTHER, turn % VALUELESS)
     }
@@ -200,7 +200,7 @@ impl Places {
         }
         let values = (0..).zip(&self.places).skip(FIXED.len());
         let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
-        // Within an hour the hits of all places only grow.
+        // The hits of a place never decrease within an hour.
         self.fewest = sum(rarest.noted);
         if !may_replace(self.fewest) {
             return None;
@@ -230,15 +230,15 @@ impl Places {
         NotedValue::new(self.label, place, generation)
     }
 
-    /// Goes on to the hour of an instant; returns whether that is another one all the same.
+    /// Advances to the hour of an instant; returns whether the instant is in another hour nevertheless.
     #[inline]
     fn go_to(&mut self, at: Timestamp) -> bool {
         let since = at.as_unix().wrapping_sub(self.hour.as_unix());
         since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
     }
 
-    /// Begins the hour of an instant, unless it is over, or so far ahead that no store takes its hits: then hours would not
-    /// go on for long.
+    /// Starts the hour of an instant, unless that hour is over. Also ignores an instant so far ahead that no store accepts
+    /// its hits, because hours would stop until then.
     #[cold]
     fn begin_hour(&mut self, at: Timestamp) -> bool {
         if at < self.hour || at > Timestamp::now().plus(AHEAD) {
@@ -265,12 +265,12 @@ impl Places {
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
-    /// Notes that counts are given up: what was told with them has to be told again.
+    /// Notes that counts were discarded, so that the error bound is counted again.
     pub(super) const fn give_up(&mut self) {
         self.told = 0;
     }
 
-    /// Returns the place that hits of a noted value count at, and the hits that it may have missed since that was told.
+    /// Returns the place of a noted value, and the increase of the error bound since it was last counted.
     fn settle(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
         let (place, generation) = (noted.place(), noted.generation());
         if place == AT_NONE {
@@ -283,14 +283,14 @@ impl Places {
         let missed = match place {
             AT_OTHER if generation == VALUELESS => 0,
             AT_OTHER if is_of_this_turn => self.missed - std::mem::replace(&mut self.told, self.missed),
-            // It has lost its place meanwhile, or was noted at another time than it counts: nothing else tells of it.
+            // It lost its place, or counts in another hour than it was noted in, so its hits extend the bound.
             _ => weight,
         };
         (AT_OTHER, missed)
     }
 
-    /// Counts hits of a value that was noted, in the bucket that begins at `start`; returns whether it is time to
-    /// [`take`](Self::take) the counts.
+    /// Counts hits of a noted value in the bucket that starts at `start`; returns whether the counts should be
+    /// [taken](Self::take).
     pub(super) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
         let (at, missed) = self.settle(noted, weight, start);
         self.add(at, start, weight);
@@ -311,7 +311,7 @@ impl Places {
         place.count += count;
     }
 
-    /// Returns what hits of a noted value count under, for those who count them elsewhere.
+    /// Returns the counters of a noted value, for callers that count elsewhere.
     pub(super) fn counts(
         &mut self,
         noted: NotedValue,
@@ -323,14 +323,14 @@ impl Places {
         [(name(place), weight), (name(AT_MISSED), missed)]
     }
 
-    /// Returns the name that hits of a noted value would count under now.
+    /// Returns the counter that hits of a noted value would currently count under.
     pub(super) fn name_of(&self, noted: NotedValue) -> CounterName {
         let (at, generation) = (noted.place(), noted.generation());
         let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
         self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()
     }
 
-    /// Takes all counts, in exchange for the empty list that it is given.
+    /// Takes all counts and leaves the given empty list.
     pub(super) fn take(&mut self, counts: &mut Vec<Labelled>, is_crowded: bool) {
         self.is_crowded = is_crowded;
         std::mem::swap(&mut self.closed, counts);
@@ -385,15 +385,15 @@ mod tests {
         (0..50_000).for_each(|_| _ = count("0", first, first));
         let other = |missed: u64| (true, missed);
         assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
-        // Another one has no more than that.
+        // The bound of another value is not larger.
         assert_eq!(count("other", first, first), other(0));
-        // In each hour anew; late, and in flight while an hour ends, each for itself.
+        // Each hour has its own bound, also for hits that are late or in flight when the hour ends.
         assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
         assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
         assert_eq!(count("slow", next, next.plus(3600)), other(1));
-        // Texts that are no values miss nothing.
+        // Invalid values do not extend the bound.
         assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
-        // What was given up is told again.
+        // Discarded counts are counted again.
         places.give_up();
         let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
         assert_eq!(places.counts(noted, 1, next)[1].1, 3);
@@ -402,14 +402,14 @@ mod tests {
     #[test]
     fn made_up_values_on_a_small_site_leave_few_names_and_real_ones_get_places() {
         const WEEKS: u64 = 4;
-        // Values that come once, and values that come often enough for a place.
+        // Made-up values with one hit each, and with enough hits for a place.
         for repetitions in [1, 12] {
             let hours = Precision::try_from(3600).expect("not 0");
             let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
             let (mut names, mut others) = (HashSet::new(), 0);
             for hour in 0..WEEKS * 7 * 24 {
                 for n in 0..950_u64 {
-                    // The scan has a day before anything else comes.
+                    // Real values start after a day.
                     let is_real = hour >= 24 && n % 19 < 2;
                     let value = match is_real {
                         true => format!("real-{}", n % 7),

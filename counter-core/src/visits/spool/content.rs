@@ -1,7 +1,7 @@
-//! The bytes of cells and visitors in the file of a spool.
+//! Encodes cells and visitors for the file of a spool.
 //!
-//! Names stand once in a row, starts as a difference to the earliest, and precisions by their place in the grid, which
-//! the file has too: what a process left is sent with the buckets that it had.
+//! A row contains each name once, starts relative to the earliest, and precisions as indices into the grid. The file also
+//! contains the grid, so that the hits of an ended process are sent with its buckets.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -11,15 +11,15 @@ use crate::time::{Grid, Retention};
 use crate::visits::{Bin, BinCell, Cell, VisitorCell};
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
-/// The content of a row, as it is written: names; the earliest start; of each cell its name, start, finest precision
-/// and count; of each sketch its name, start, finest precision and registers, with the difference of their indexes.
+/// The content of a row as written: names; the earliest start; for each cell its name, start, finest precision and count;
+/// for each sketch its name, start, finest precision and registers, with differences of their indices.
 type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
 
-/// The bins of a row, after its content where the grid has distributions: of each cell its name, start, finest precision,
-/// and the numbers of its bins with their counts.
+/// The bins of a row, which follow its content if the grid has distributions: for each cell its name, start, finest precision,
+/// and its bins with their counts.
 type WrittenBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
 
-/// The content of a row, as it is read.
+/// The content of a row as read.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Content {
     pub(crate) cells: Vec<Cell>,
@@ -27,12 +27,12 @@ pub(crate) struct Content {
     pub(crate) bins: Vec<BinCell>,
 }
 
-/// A precision as it is written: its width, its offset and the number of samples.
+/// A precision as written: its width, its offset and the number of samples.
 type Kept = (u32, u32, u32);
 
 const ROOM: &str = "a vector takes it";
 
-/// Returns the bytes of cells, visitors and bins of these precisions.
+/// Encodes cells, visitors and bins of these precisions.
 pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell], grid: &Grid) -> Vec<u8> {
     let starts = cells.iter().map(|cell| cell.start).chain(sketches.iter().map(|cell| cell.start));
     let first = starts.chain(bins.iter().map(|cell| cell.start)).min().map_or(0, Timestamp::as_unix);
@@ -71,7 +71,7 @@ pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell],
     postcard::to_extend(&bins, bytes).expect(ROOM)
 }
 
-/// Reads what [`encode`] has written; `None` when the bytes are anything else.
+/// Decodes the output of [`encode`]; `None` if the bytes are invalid.
 pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
     let (content, rest) = postcard::take_from_bytes::<Written<'_>>(bytes).ok()?;
     let (names, first, cells, sketches) = content;
@@ -85,7 +85,7 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
     let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
     let cell = |(number, after, place, count)| {
         let place = usize::from(place);
-        // One place beyond the last: expired.
+        // The index after the last precision means expired.
         let finest = (place <= grid.counts.iter().len()).then(|| grid.counts.precision(place))?;
         Some(Cell { counter: name(number)?, start: start(after)?, finest, count })
     };
@@ -110,7 +110,7 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
     Some(Content { cells, sketches, bins })
 }
 
-/// Returns the bytes of a grid.
+/// Encodes a grid.
 pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
     let kept = |set: &Precisions| -> Vec<Kept> {
         let kept =
@@ -124,7 +124,7 @@ pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
     }
 }
 
-/// Reads what [`encode_grid`] has written; `None` when the bytes are anything else.
+/// Decodes the output of [`encode_grid`]; `None` if the bytes are invalid.
 pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
     let ((counts, visitors), rest) = postcard::take_from_bytes::<(Vec<Kept>, Vec<Kept>)>(bytes).ok()?;
     let set = |kept: Vec<Kept>| {
@@ -142,8 +142,8 @@ pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
     Some(Grid { counts: set(counts)?, visitors: set(visitors)?, distributions })
 }
 
-/// Returns a number that other bytes, or another place of the same, hardly ever have: SQLite does not notice when a
-/// disk returns something else than was written.
+/// Returns a checksum of the bytes and their place, because SQLite does not detect if a disk returns other bytes than were
+/// written.
 pub(super) fn checksum(shard: i64, sequence: i64, content: &[u8]) -> i64 {
     let place = [shard.to_le_bytes(), sequence.to_le_bytes()].concat();
     hash(&place).rotate_left(32).wrapping_add(hash(content)).cast_signed()

@@ -1,6 +1,6 @@
 //! The file of a spool: rows of cells and visitors, by shard and sequence, in SQLite.
 //!
-//! SQLite runs on a thread of its own, which sqlx starts for each connection, so a disk that hangs holds up nothing else.
+//! SQLite runs on a separate thread, which sqlx starts for each connection, so a hanging disk blocks nothing else.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,28 +30,27 @@ use crate::{CounterName, Timestamp};
 /// Errors of the disk, of SQLite, and of what a file contains.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Tells the files of a spool from other databases.
+/// Identifies the files of a spool among other databases.
 const APPLICATION: i64 = 1_633_907_568;
-/// The version of the format, of files without distributions and with them. A file of a newer one is left for the version
-/// that wrote it.
+/// The format versions, without and with distributions. A file of a newer version is left for the program that wrote it.
 const FORMATS: [i64; 2] = [3, 4];
 pub(super) const PAGE: u64 = 4096;
-/// The time for which a connection waits until an earlier one to the same file, which was given up, has ended.
+/// How long a connection waits for an earlier one to the same file that has timed out.
 const BUSY: Duration = Duration::from_secs(2);
-/// The samples that a row of what waits may change: few rows are written sooner than many.
+/// The maximum number of samples in a row of pending hits. Few large rows are faster than many small ones.
 const SAMPLES: usize = 16_000;
-/// The number of rows of one statement.
+/// The number of rows per statement.
 const ROWS: usize = 100;
-/// The number of rows that are read at once, each of which may have 1 MiB.
+/// The number of rows per read, of up to 1 MiB each.
 const PAGE_OF_ROWS: i64 = 16;
-/// The time for which a disk may not answer.
+/// The timeout of a disk operation.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The bytes for which a disk that reads or writes all of a file has another second.
+/// The number of bytes of a file that extend the timeout by a second if the whole file is read or written.
 const SECOND: u64 = 4 << 20;
-/// The length of the longest row that is read, in bytes. The longest that is written has 16 chunks of 64 KiB.
+/// The maximum length of a row to read, in bytes. The longest written row has 16 chunks of 64 KiB.
 const LONGEST: usize = 16 << 20;
 
-/// The tables, and what tells that they are there.
+/// The tables, and the mark that they exist.
 const CREATE: [&str; 5] = [
     "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL, \
      file TEXT NOT NULL) STRICT",
@@ -77,43 +76,43 @@ struct Part {
     content: Vec<u8>,
 }
 
-/// What is in a file that a process left.
+/// The contents of a file that a process left.
 pub(crate) struct Found {
     pub(crate) grid: Arc<Grid>,
-    /// The time since something was written.
+    /// The time since the last write.
     pub(crate) silence: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
     pub(crate) origin: Origin,
 }
 
-/// The rows that are left for one shard.
+/// The remaining rows of one shard.
 pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
-    /// The process that wrote what waits.
+    /// The process that wrote the pending hits.
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
     /// The batches, by sequence.
     pub(crate) batches: Vec<(u64, Incarnation, Content)>,
-    /// Hits that were not cut into batches.
+    /// Hits that were not in a batch yet.
     pub(crate) waiting: Option<Waiting>,
 }
 
-/// Reasons for a file not to be read.
+/// Why a file cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// It is in order, but not for this process: it is left alone.
+    /// It is valid, but not for this process.
     Foreign(String),
-    /// It is not what was written; `hits` are in it, as far as that can be told.
+    /// It is damaged, and contains `hits` as far as can be determined.
     Damaged { reason: String, hits: Option<i64> },
-    /// It cannot be read now.
+    /// It cannot be read at the moment.
     Failed(Failure),
 }
 
 impl Rows {
-    /// Makes the rows of an entry; `names` are those of the counters that wait, by number. It lets other tasks run in
-    /// between: after an outage there may be many.
+    /// Creates the rows of an entry; `names` are the names of pending counters by number. Yields to other tasks, because there
+    /// may be many rows after an outage.
     pub(crate) fn of<'a>(mut entry: Entry, names: &'a [CounterName], grid: &'a Grid) -> BoxFuture<'a, Self> {
         Box::pin(async move {
             let mut parts = Vec::new();
@@ -136,13 +135,13 @@ impl Rows {
         })
     }
 
-    /// Returns the bytes of what waits.
+    /// Returns the size of the pending hits, in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.parts.iter().filter(|part| part.is_waiting).map(|part| part.content.len()).sum()
     }
 }
 
-/// Opens the file of this process, which need not exist yet, and which may have `most` bytes.
+/// Opens or creates the file of this process, with at most `most` bytes.
 pub(crate) fn open<'a>(
     path: &'a Path,
     shards: Shards,
@@ -153,8 +152,7 @@ pub(crate) fn open<'a>(
 }
 
 async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result<SqliteConnection, Failure> {
-    // NORMAL syncs with every checkpoint only: what was written survives the process at once, and the machine a little
-    // later.
+    // NORMAL syncs only at checkpoints: written rows survive the process immediately, and a power failure a little later.
     let options = options(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -166,7 +164,7 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;
-        // The hits come last: the file of an older version has nothing before them.
+        // The hits are last, because files of older versions have only them.
         for statement in origin::CREATE.into_iter().chain(CREATE) {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
@@ -207,12 +205,12 @@ async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection,
     }
 }
 
-/// Returns the time in which a disk that works has read or written a file of this size.
+/// Returns the timeout of reading or writing a whole file of this size.
 pub(crate) fn patience(bytes: u64) -> Duration {
     PATIENCE + Duration::from_secs(bytes / SECOND)
 }
 
-/// Bounds what a disk may take that hangs.
+/// Limits the time of a disk operation.
 async fn answered<T, E: Into<Unread>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Unread> {
     answered_within(PATIENCE, work).await
 }
@@ -232,7 +230,7 @@ pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(options(path).connect().await?)
 }
 
-/// Writes the rows of some shards: all of them or none.
+/// Writes the rows of some shards atomically.
 pub(crate) fn write<'a>(
     connection: &'a mut SqliteConnection,
     rows: &'a [Rows],
@@ -276,10 +274,10 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
     sqlx::query("UPDATE spool SET written = ?").bind(now()).execute(&mut *transaction).await?;
     transaction.commit().await?;
     if rows.iter().any(|rows| rows.entry.is_whole) {
-        // Gives the pages back that a long outage took.
+        // Releases the pages of a long outage.
         sqlx::query("PRAGMA incremental_vacuum").execute(&mut *connection).await?;
-        // What was there before may be of an earlier writer, whose rows no fence would tell as outdated: not even a
-        // power failure may bring it back. A checkpoint is synced.
+        // Earlier rows may belong to a previous writer, whose fence would not mark them as outdated, so they must not return
+        // even after a power failure. A checkpoint is synced.
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(connection).await?;
     }
     Ok(())
@@ -296,7 +294,7 @@ async fn read(
     if (application, format) == (0, 0) {
         let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
         if tables == 0 {
-            // The process ended before it had written anything.
+            // The process ended before its first write.
             let (grid, origin) = (Arc::default(), Origin::default());
             return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
         }
@@ -340,7 +338,7 @@ async fn read(
         let writer: Vec<u8> = row.try_get(1)?;
         let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
         let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-        // That the fence was made is known by the witness alone.
+        // Only the witness shows that the fence was created.
         let witness = Witness { data, writers, listed: true, evicts: false };
         let witness = Some(witness).filter(|_| is_known);
         let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
@@ -374,7 +372,7 @@ async fn read_rows(
         }
         for row in rows {
             let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
-            // The first of a writer's batches is empty.
+            // The first batch of a writer is empty.
             let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
             if !is_sound || content.len() > LONGEST {
                 return Err(Unread::damaged("a row that is not what was written"));
@@ -384,7 +382,7 @@ async fn read_rows(
             at = (sequence, row.try_get(4)?);
             let sequence = sequence.cast_unsigned();
             if row.try_get(1)? {
-                // What waited under an earlier sequence was cut since.
+                // Pending hits under an earlier sequence are in batches now.
                 waiting.take_if(|earlier| earlier.sequence < sequence);
                 waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
             } else {
@@ -396,14 +394,14 @@ async fn read_rows(
     }
 }
 
-/// Returns whether an error says that the file is not what was written.
+/// Returns whether an error means that the file is damaged.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     let answer = match error.downcast_ref() {
         Some(sqlx::Error::Database(answer)) => answer,
         Some(error) => return matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::RowNotFound),
         None => return false,
     };
-    // SQLITE_CORRUPT and SQLITE_NOTADB, of all kinds, and a table that is missing.
+    // SQLITE_CORRUPT and SQLITE_NOTADB with their extended codes, and a missing table.
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     matches!(code & 0xff, 1 | 11 | 26)
 }
@@ -427,7 +425,7 @@ impl Unread {
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    // With the lock for itself, SQLite needs no shared memory. A file that is found has its mode, or is not ours.
+    // In exclusive mode, SQLite needs no shared memory. An existing file keeps its mode.
     SqliteConnectOptions::new()
         .filename(path)
         .locking_mode(SqliteLockingMode::Exclusive)

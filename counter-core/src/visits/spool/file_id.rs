@@ -6,10 +6,9 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The inode of a file and the nanosecond in which it was created, 0 if the file system does not say.
+/// The inode of a file and its creation time in nanoseconds, 0 if the file system does not support it.
 ///
-/// A file keeps both when it is renamed, when its process ends, and when its volume is mounted elsewhere. A copy has
-/// others.
+/// Both stay the same if the file is renamed, its process ends, or its volume is mounted elsewhere. A copy has different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     inode: u64,
@@ -25,7 +24,7 @@ impl FileId {
 
     /// Returns whether this is a copy of the file that has this text as its identity; an empty text fits every file.
     ///
-    /// Some network file systems number their files anew with each mount, so another inode alone proves nothing.
+    /// Some network file systems renumber files at each mount, so a different inode alone is not proof of a copy.
     pub(crate) fn is_copy_of(self, written: &str) -> bool {
         let Some((inode, created)) = written.split_once(':') else { return false };
         let has_other_time = self.created == 0 || created.parse() != Ok(self.created);

@@ -1,7 +1,7 @@
-//! The files of a directory that several processes share: each has its own, and one that nobody holds is anybody's.
+//! The files in a directory that several processes share. Each process has its own file; unlocked files can be recovered by any.
 //!
-//! A process holds a lock for as long as it lives. The kernel ends the lock with the process, however that ends, so
-//! neither a clock nor a process number has to be trusted.
+//! A process holds a lock while it lives. The kernel releases the lock when the process ends for any reason, so this depends
+//! on neither clocks nor process ids.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use tokio::fs;
 
 use crate::writer::WriterId;
 
-/// The name of each file begins so, and what does not is never touched.
+/// The prefix of all file names. Other files are never touched.
 const PREFIX: &str = "access-counter-";
 const SUFFIX: &str = "spool";
 const LOCK: &str = "lock";
-/// The suffix of a file that cannot be read.
+/// The suffix of a damaged file.
 const ASIDE: &str = "damaged";
 /// The suffix of the copy of a file whose log is damaged.
 const DAMAGED_COPY: &str = "damaged-log";
-/// The end of the name of SQLite's log.
+/// The suffix of SQLite's log.
 const LOG: &str = "-wal";
-/// The ends of the names of the files that SQLite has beside another: its log, and a journal until there is a log. Of a
-/// process that was killed in between, that journal stays.
+/// The suffixes of SQLite's additional files: the log, and the journal that exists before the log. If the process is killed in
+/// between, the journal remains.
 const BESIDE: [&str; 2] = [LOG, "-journal"];
 
 /// The place of a file in the directory, locked for as long as this value lives.
@@ -32,13 +32,13 @@ pub(crate) struct Place {
     _lock: std::fs::File,
 }
 
-/// Creates the directory, and checks that files can be made in it.
+/// Creates the directory, and checks that files can be created in it.
 ///
 /// # Errors
-/// Fails when they cannot.
+/// Fails if they cannot.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    // Where the process is killed in between, or another one is quicker, this is a lock without a file, which is removed.
+    // If the process is killed in between, this leaves a lock without a file, which other processes remove.
     let probe = folder.join(format!("{PREFIX}{}.{LOCK}", WriterId::random()));
     std::fs::write(&probe, b"probe")?;
     gone(std::fs::remove_file(probe))
@@ -71,11 +71,11 @@ impl Place {
         let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
         let lock = path.with_extension(LOCK);
         let place = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
-        // A lock without a file is removed by whoever sees it first, which may have been before it was locked.
+        // Any process may remove a lock without a file, possibly before it was locked.
         if fs::try_exists(lock).await? { Ok(place) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
-    /// Locks the place of a file that no process holds; `None` where one does, or there is no file.
+    /// Locks the place of a file that no process holds; `None` if a process holds it or the file does not exist.
     pub(crate) async fn of(path: &Path) -> io::Result<Option<Self>> {
         let Some(place) = Self::lock(path).await? else { return Ok(None) };
         if fs::try_exists(path).await? {
@@ -97,26 +97,26 @@ impl Place {
         &self.path
     }
 
-    /// Returns whether the file is there.
+    /// Returns whether the file exists.
     pub(crate) async fn exists(&self) -> io::Result<bool> {
         fs::try_exists(&self.path).await
     }
 
-    /// Returns the bytes on the disk.
+    /// Returns the size on disk, in bytes.
     ///
     /// # Errors
-    /// Fails when the file was removed.
+    /// Fails if the file was removed.
     pub(crate) async fn bytes(&self) -> io::Result<u64> {
         let file = fs::metadata(&self.path).await?.len();
         let log = fs::metadata(beside(&self.path, LOG)).await.map_or(0, |log| log.len());
         Ok(file + log)
     }
 
-    /// Removes the file, and last the lock.
+    /// Removes the file, and then the lock.
     ///
     /// The file must be closed, or never be written again.
     pub(crate) async fn remove(&self) -> io::Result<()> {
-        // Without its log the file would be an older one, which may be that of another writer.
+        // Without its log the file would have older contents, possibly of another writer.
         gone(fs::remove_file(&self.path).await)?;
         for suffix in BESIDE {
             gone(fs::remove_file(beside(&self.path, suffix)).await)?;
@@ -124,7 +124,7 @@ impl Place {
         gone(fs::remove_file(self.path.with_extension(LOCK)).await)
     }
 
-    /// Has the directory written to the disk, so that no power failure brings a file back that was removed.
+    /// Syncs the directory, so that a removed file does not return after a power failure.
     pub(crate) async fn sync(&self) -> io::Result<()> {
         // Only Unix opens directories.
         match self.path.parent() {
@@ -135,8 +135,7 @@ impl Place {
         }
     }
 
-    /// Renames a file that cannot be read, with what SQLite has beside it, so that a person may look at it; returns the
-    /// new name.
+    /// Renames a damaged file and SQLite's additional files for later inspection; returns the new name.
     pub(crate) async fn set_aside(&self) -> io::Result<PathBuf> {
         let aside = self.path.with_extension(ASIDE);
         fs::rename(&self.path, &aside).await?;
@@ -158,7 +157,7 @@ pub(super) fn damaged_copy(path: &Path) -> PathBuf {
     path.with_extension(DAMAGED_COPY)
 }
 
-/// Returns the path of a file that SQLite has beside another.
+/// Returns the path of an additional file of SQLite.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.to_owned().into_os_string();
     path.push(suffix);
@@ -175,7 +174,7 @@ mod tests {
         std::fs::create_dir(&folder).expect("writable");
         let place = Place::new(&folder).await.expect("writable");
         std::fs::write(place.path(), "rows").expect("writable");
-        // A folder in its place stands for a log that cannot be removed.
+        // A directory in its place simulates a log that cannot be removed.
         std::fs::create_dir(beside(place.path(), LOG)).expect("writable");
         place.remove().await.expect_err("a folder is no file");
         assert!(!place.exists().await.expect("readable"));

@@ -1,18 +1,18 @@
-//! The store that the hits of a file are for: its kind, which is known from the beginning, and the stores that answered the
-//! process, with the time at which each was last in use.
+//! The store of the hits in a file: its kind, which is known from the start, and the ids of the stores that the process used,
+//! with the time of the last use.
 
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::Timestamp;
 use crate::visits::identity::{Seen, StoreId, StoreRecord, follows};
 
-/// The tables. A file of an older version has none of them.
+/// The tables, which files of older versions do not have.
 pub(super) const CREATE: [&str; 2] = [
     "CREATE TABLE origin (kind TEXT NOT NULL) STRICT",
     "CREATE TABLE store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
-/// The store that a file is for, as far as it is known.
+/// The store of a file, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     kind: String,
@@ -20,14 +20,14 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Returns why the file is not for a store of this kind, if it is not.
+    /// Returns why the file does not belong to a store of this kind, if that is the case.
     pub(crate) fn refuses_kind(&self, kind: &str) -> Option<String> {
         let is_other = !self.kind.is_empty() && !kind.is_empty() && self.kind != kind;
         is_other.then(|| format!("its hits are for another store ({}), and this one is {kind}", self.kind))
     }
 
-    /// Returns why the file is not for this store, if it is not. A store that was created after the last contact with those
-    /// of the file takes their place: they may have lost all of their data.
+    /// Returns why the file does not belong to this store, if that is the case. A store that was created after the last use of
+    /// the stores in the file replaces them, because they may have lost all data.
     pub(crate) fn refuses(&self, record: &StoreRecord) -> Option<String> {
         let last = self.seen.iter().max_by_key(|seen| seen.at)?;
         (!follows(record, &self.seen)).then(|| {
@@ -39,7 +39,7 @@ impl Origin {
     }
 }
 
-/// Notes the kind of the store in a file.
+/// Writes the kind of the store to a file.
 pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin().await?;
     sqlx::query("DELETE FROM origin").execute(&mut *transaction).await?;
@@ -47,7 +47,7 @@ pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Re
     transaction.commit().await
 }
 
-/// Notes in a file that a store was in use.
+/// Records in a file that a store was used.
 pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Result<(), sqlx::Error> {
     let at = i64::try_from(seen.at.as_unix()).unwrap_or(i64::MAX);
     let insert = sqlx::query("INSERT OR REPLACE INTO store VALUES (?, ?)").bind(seen.id.to_bytes().to_vec());
@@ -55,7 +55,7 @@ pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Resul
     Ok(())
 }
 
-/// Reads what [`declare`] and [`note`] have written.
+/// Reads what [`declare`] and [`note`] wrote.
 pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Origin, sqlx::Error> {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('origin', 'store')";
     let tables: i64 = sqlx::query_scalar(tables).fetch_one(&mut *connection).await?;

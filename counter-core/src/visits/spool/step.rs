@@ -1,4 +1,4 @@
-//! Work on a disk that may hang.
+//! Operations on a disk that may hang.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use tokio::sync::Mutex;
 
 use crate::future::BoxFuture;
 
-/// One step at a time of work on a disk.
+/// Runs one disk operation at a time.
 ///
-/// What a disk has not answered cannot be called back: it holds a thread until it is answered. So a step that is given
-/// up is kept, and no other is begun before it has ended. However long a disk hangs, that is one thread, and the
-/// threads on which the application reads files and looks up names are left to it.
+/// A disk operation cannot be cancelled: it blocks a thread until the disk answers. So a step that timed out is kept, and no
+/// other starts before it ends. A hanging disk therefore blocks only one thread, and the application keeps the other blocking
+/// threads for its own files and name lookups.
 pub(crate) struct Step<T>(Mutex<Option<BoxFuture<'static, T>>>);
 
 impl<T> Step<T> {
-    /// Goes on with the step that was given up, or begins one, and returns its result.
+    /// Continues the step that timed out, or starts one, and returns its result.
     pub(crate) async fn or_begin(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
         let answer = step.get_or_insert_with(begin).await;
@@ -22,7 +22,7 @@ impl<T> Step<T> {
         answer
     }
 
-    /// Ends the step that was given up, whatever comes of it, and then begins one.
+    /// Waits for the step that timed out, ignores its result, and then starts one.
     pub(crate) async fn after_another(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
         if let Some(earlier) = step.as_mut() {
@@ -33,7 +33,7 @@ impl<T> Step<T> {
         answer
     }
 
-    /// Returns whether a step was given up that has not ended.
+    /// Returns whether a step that timed out is still running.
     pub(crate) fn is_under_way(&mut self) -> bool {
         self.0.get_mut().is_some()
     }

@@ -1,4 +1,4 @@
-//! The hits and visitors that waited in a process that ended, folded while they are read.
+//! The pending hits and visitors of an ended process, merged while they are read.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use crate::time::Grid;
 use crate::visits::pending::{Chunk, Pending};
 use crate::{CounterName, Timestamp};
 
-/// Hits and visitors that were not cut into batches, as far as the file goes.
+/// Hits and visitors that were not in a batch when the file was last written.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// The sequence of the first batch that would have them.
+    /// The sequence of the first batch that would contain them.
     pub(crate) sequence: u64,
     pending: Pending,
     names: Names,
 }
 
-/// Names by numbers of their own.
+/// Assigns numbers to names.
 #[derive(Debug, Default)]
 struct Names {
     all: Vec<CounterName>,
@@ -49,7 +49,7 @@ impl Waiting {
         self.pending.hits()
     }
 
-    /// Cuts it into chunks that change this many samples at most.
+    /// Splits it into chunks of at most this many samples.
     pub(crate) fn cut(mut self, grid: &Grid, samples: usize) -> Vec<Chunk> {
         self.pending.coarsen(Timestamp::now(), grid);
         self.pending.take(&self.names.all, grid, samples)

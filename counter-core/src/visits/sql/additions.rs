@@ -7,22 +7,22 @@ use super::{unix, width};
 use crate::sql::{Dialect, Failure, Session, Value};
 use crate::visits::{Adds, Batch, Cell, DropReason, Part, Remark};
 
-/// A bucket, by the numbers under which it is stored: precision and start.
+/// The key of a stored bucket: precision and start.
 pub(super) type Place = (i64, i64);
 
-/// Numbers of counters, each with what is added to it; ascending, each counter once.
+/// Ids of counters and the amounts to add, in ascending order without duplicates.
 pub(super) type Pairs = Vec<(i64, i64)>;
 
 /// The sums that a batch adds.
 #[derive(Debug, Default)]
 pub(super) struct Additions {
-    /// In the order in which buckets are written, so that two batches cannot wait for each other in a circle.
+    /// In the order in which buckets are written, so that two batches cannot deadlock.
     buckets: BTreeMap<Place, Pairs>,
     totals: Pairs,
 }
 
 impl Additions {
-    /// Adds up the cells of a batch; `None` where a sum alone is beyond the range.
+    /// Adds up the cells of a batch; `None` if a sum overflows.
     pub(super) fn fold(
         batch: &Batch,
         cells: &[(usize, &Cell)],
@@ -48,7 +48,7 @@ impl Additions {
         Some(additions)
     }
 
-    /// Adds up what fits, cell by cell, and remarks on what does not; `stored` is what the buckets have.
+    /// Adds up cells one by one and remarks on those that overflow; `stored` has the current counts of the buckets.
     pub(super) fn fit(
         batch: &Batch,
         cells: &[(usize, &Cell)],
@@ -87,7 +87,7 @@ impl Additions {
         additions
     }
 
-    /// Keeps lifetimes within the range: they end there.
+    /// Limits lifetimes to the maximum.
     fn clamp(&mut self, known: &HashMap<&str, Known>) {
         let totals: HashMap<_, _> = known.values().map(|counter| (counter.id, counter.total)).collect();
         for (id, more) in &mut self.totals {
@@ -95,7 +95,7 @@ impl Additions {
         }
     }
 
-    /// Returns the counters whose lifetimes something is added to.
+    /// Returns the counters whose lifetimes increase.
     pub(super) fn counters(&self) -> HashSet<i64> {
         self.totals.iter().map(|(id, _)| *id).collect()
     }
@@ -130,8 +130,8 @@ impl Additions {
         for (&(width, bucket), pairs) in &self.buckets {
             let [width, bucket] = [width, bucket].map(Value::Int);
             let values = Value::Pairs(pairs);
-            // The transaction holds the counters, so nobody else makes a row between the two statements. Where all
-            // rows were there, so were their entries in the list of known counters.
+            // The transaction locks the counters, so no row appears between the two statements. If all rows existed, the
+            // list of known counters has their entries.
             let found = session.execute(&update, &[values, width, bucket]).await?;
             if found < pairs.len() as u64 {
                 session.execute(&insert, &[width, bucket, values]).await?;
@@ -142,7 +142,7 @@ impl Additions {
     }
 }
 
-/// Returns what the buckets of a batch have.
+/// Reads the current counts of the buckets of a batch.
 pub(super) async fn stored(
     session: &mut Session,
     dialect: &Dialect,
@@ -173,7 +173,7 @@ pub(super) async fn stored(
     Ok(stored)
 }
 
-/// Sorts pairs, and adds up those of the same counter; `None` beyond the range.
+/// Sorts pairs and adds up those of the same counter; `None` if a sum overflows.
 fn sum(pairs: &mut Pairs) -> Option<()> {
     pairs.sort_unstable();
     let mut overflows = false;

@@ -1,4 +1,4 @@
-//! A batch as a transaction.
+//! Applies a batch in one transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,14 @@ use crate::visits::batch::AHEAD;
 use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark, StoredFence};
 use crate::{Error, Timestamp};
 
-/// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
-/// visitors lasts.
+/// The time for which writers learn about a forgotten counter, in seconds: 40 days, longer than a bucket of visitors is kept.
 pub(super) const TOLD: i64 = 40 * 86_400;
 
 pub(super) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     store.database.attempt_batch(|| apply_or_fit(store, batch)).await
 }
 
-/// Applies a batch; where a sum leaves the range, which a statement tells of all its rows together, once more and
-/// cell by cell.
+/// Applies a batch. If a sum overflows, which fails a whole statement, retries cell by cell.
 async fn apply_or_fit(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
     match apply_once(store, batch, false).await {
         Err(failure) if failure.class() == Some(Class::OutOfRange) => apply_once(store, batch, true).await,
@@ -106,8 +104,7 @@ async fn write(
     bins::write(session, dialect, batch, (&parts, &known), fits, remarks).await
 }
 
-/// Remarks on counters of which nothing was there, and on those that were forgotten since this writer sent visitors of
-/// them.
+/// Remarks on counters that are new, or were forgotten after this writer had sent their visitors.
 async fn tell(
     session: &mut Session,
     dialect: &Dialect,

@@ -1,4 +1,4 @@
-//! Absolute values, which an archive is given, and how far they were copied.
+//! Absolute values of an archive, and the position up to which they were copied.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
     let mut session = store.database.begin().await?;
     let all: Vec<&str> = page.counters.iter().map(|counter| &**counter).collect();
     let known = names::hold(&mut session, store.database.dialect(), &all).await?;
-    // What was forgotten after it was read stays forgotten.
+    // A counter that was forgotten after it was read stays forgotten.
     let is_kept = |known: &Known| known.forgotten == 0 || known.forgotten < unix(page.read);
     let numbers: Vec<_> =
         all.iter().map(|name| known.get(name).filter(|known| is_kept(known)).map(|known| known.id)).collect();
@@ -137,7 +137,7 @@ async fn put_bins(
         let mut rows: Vec<_> = counters.iter().filter_map(of).flatten().collect();
         rows.sort_unstable();
         if page.replaces {
-            // Of counters that are to have no bins, too.
+            // Includes counters that must not have bins.
             let of = |(index, _): &(usize, _)| numbers.get(*index).copied().flatten();
             let mut ids: Vec<_> = counters.iter().filter_map(of).collect();
             ids.sort_unstable();
@@ -167,7 +167,7 @@ async fn put_counts(
     };
     let totals: Vec<_> = page.lifetimes.iter().copied().enumerate().filter_map(pair).collect();
     if !totals.is_empty() {
-        // Rows that stay as they are are not written.
+        // Skips unchanged rows.
         let such =
             if page.replaces { "kept.id = pair.id" } else { "kept.id = pair.id AND kept.total < pair.n" };
         let text = dialect.update_by_pairs("access_counter", "total", "pair.n", such);
@@ -217,7 +217,7 @@ async fn put_visitors(
     page: &Page,
     numbers: &[Option<i64>],
 ) -> Result<(), Failure> {
-    // A sketch that cannot be read stays as it is, and readers are told.
+    // Keeps a sketch that cannot be read; readers report it.
     let mut unreadable = Vec::new();
     for (&start, sketches) in &page.visitors {
         let one = |(index, sketch): (&usize, _)| {

@@ -1,4 +1,4 @@
-//! The distributions of a batch: a row for each bin of a bucket.
+//! The distributions of a batch, with one row per bin of a bucket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,27 +11,26 @@ use crate::time::Retention;
 use crate::visits::{Batch, Bin, BinCell, BinReading, DropReason, Measure, Part, Remark, Unreadable};
 use crate::{CounterName, Error, Precision, Timestamp};
 
-/// The number of rows that are written by one statement.
+/// The number of rows per write.
 pub(super) const ROWS: usize = 5000;
-/// The numbers that a counter and a measure are multiplied with, and that of the index 0.
+/// The factors of counter and measure, and the offset of the index, in an encoded key.
 const COUNTER: i64 = 1 << 24;
 const MEASURE: i64 = 1 << 16;
 const ZERO: i64 = 1 << 15;
-/// The number of distributions that are looked for at once.
+/// The number of distributions per read.
 const SEARCHED: usize = 1000;
 
-/// The bins of a bucket: when it leaves retention, and what is added to which bin of which counter.
+/// The bins of a bucket: its expiry, and the amounts to add by counter and bin.
 #[derive(Debug, Default)]
 struct Sums {
     expiry: i64,
     rows: BTreeMap<(i64, Bin), i64>,
 }
 
-/// The counts of bins, by bucket and counter.
+/// Counts of bins, by bucket and counter.
 type Stored = HashMap<(Place, i64, Bin), i64>;
 
-/// Adds the bins of a batch; with `fits`, what the store has is read first, and remarks say which cells leave the
-/// range.
+/// Adds the bins of a batch. With `fits`, reads the current counts first and remarks on cells that overflow.
 pub(super) async fn write(
     session: &mut Session,
     dialect: &Dialect,
@@ -56,7 +55,7 @@ pub(super) async fn write(
             read_stored(session, dialect, place, &ids, &mut stored).await?;
         }
     }
-    // In the order in which they are written, so that two batches cannot wait for each other in a circle.
+    // In the order in which buckets are written, so that two batches cannot deadlock.
     let mut buckets = BTreeMap::<Place, Sums>::new();
     for (index, cell) in cells {
         let (id, mut is_refused) = (known[&*cell.counter].id, false);
@@ -89,7 +88,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Writes rows of a bucket; `hits` is what becomes of those that are there.
+/// Writes rows of a bucket; `hits` is the expression for the new count of an existing row.
 pub(super) async fn upsert(
     session: &mut Session,
     dialect: &Dialect,
@@ -98,7 +97,7 @@ pub(super) async fn upsert(
     rows: &[((i64, Bin), i64)],
     hits: &str,
 ) -> Result<(), Failure> {
-    // As one list of numbers: a value for each column of each row would take far longer.
+    // One list of numbers is much faster than one value per column and row.
     let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
     let (counter, measure, bin) = (
         format!("(pair.id - pair.id % {COUNTER}) / {COUNTER}"),
@@ -112,7 +111,7 @@ pub(super) async fn upsert(
     );
     let [width, bucket, expiry] = [width, bucket, expiry].map(Value::Int);
     let text = if dialect.on_conflict {
-        // Nearly all are there. PostgreSQL would go through all earlier versions of a row that it is told to insert.
+        // Most rows exist. For an upsert, PostgreSQL would visit all dead versions of a row.
         let such = format!(
             "kept.width = ? AND kept.bucket = ? AND kept.counter = {counter} AND kept.measure = {measure} \
              AND kept.bin = {bin}"
@@ -122,7 +121,7 @@ pub(super) async fn upsert(
         if session.execute(&text, &[Value::Pairs(&pairs), width, bucket]).await? >= pairs.len() as u64 {
             return Ok(());
         }
-        // The transaction holds the counters, so nobody else makes a row between the two statements.
+        // The transaction locks the counters, so no row appears between the two statements.
         dialect.insert_new(&format!("access_bins ({columns})"), &new)
     } else {
         let greatest = format!("{}({{old}}, {{new}})", dialect.greatest);
@@ -132,7 +131,7 @@ pub(super) async fn upsert(
     session.execute(&text, &[width, bucket, expiry, Value::Pairs(&pairs)]).await.map(drop)
 }
 
-/// Returns one number for a counter, a measure and an index, which the statement takes apart.
+/// Encodes a counter, a measure and an index as one number, which the statement decodes.
 fn place_of(counter: i64, bin: Bin) -> i64 {
     counter * COUNTER + bin.measure() as i64 * MEASURE + i64::from(bin.index()) + ZERO
 }
@@ -204,7 +203,7 @@ pub(super) async fn read(
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
 }
 
-/// Takes a line apart: a bin, if it is one, and its count, if it is not negative.
+/// Parses a line: a bin, if it is valid, and its count, if it is not negative.
 fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
     let mut words = line.split(' ').map(|word| word.parse::<i64>().ok());
     let (measure, index, hits) = (words.next()??, words.next()??, words.next()??);

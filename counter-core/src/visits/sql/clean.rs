@@ -4,23 +4,23 @@ use crate::sql::{Dialect, Failure, Session, Value};
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
 
-/// The number of samples, and of counters, that one call removes of a precision at most.
+/// The maximum number of samples, and of counters, that one call removes per precision.
 const SAMPLES: i64 = 10_000;
-/// The number of bins that one call removes at most.
+/// The maximum number of bins that one call removes.
 const BINS: i64 = 10_000;
-/// The number of sketches that one call removes at most.
+/// The maximum number of sketches that one call removes.
 const SKETCHES: i64 = 1000;
 
 pub(super) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
     let mut cleaned = store.database.attempt(|| clean_once(store, now, kept)).await?;
-    // What other families have left, perhaps a program that counts in them no more.
+    // Also cleans the other families, whose programs may no longer run.
     cleaned.more |= store.database.delete_expired().await?;
     Ok(cleaned)
 }
 
-/// The columns by which a sample and a sketch are known.
+/// The key columns of samples and sketches.
 const KEYS: &str = "width, bucket, counter";
-/// The columns by which a bin is known.
+/// The key columns of bins.
 const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
 
 async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
@@ -44,8 +44,7 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
     Ok(cleaned)
 }
 
-/// Removes samples and counters. Buckets lie in the order of their starts, so those that have left retention are found
-/// at once.
+/// Removes samples and counters. Rows are ordered by the starts of buckets, so expired ones are found without a scan.
 async fn clean_samples(
     session: &mut Session,
     dialect: &Dialect,
@@ -58,7 +57,7 @@ async fn clean_samples(
     let samples = dialect.delete_some("access_sample", KEYS, such, SAMPLES);
     let such = "width = ? AND latest > ? AND latest < ?";
     let known = dialect.delete_some("access_known", "width, counter", such, SAMPLES);
-    // One step of an index for each precision.
+    // Takes one index lookup per precision.
     let next = "SELECT MIN(width) FROM access_sample WHERE width > ?";
     while let Some(found) = single(session, next, &[Value::Int(width)]).await? {
         width = found;
@@ -68,7 +67,7 @@ async fn clean_samples(
         let counters = session.execute(&known, &values).await?;
         cleaned.counters += counters;
         let most = SAMPLES.unsigned_abs();
-        // Samples come last: a precision without any is not found again.
+        // Samples are last, because a precision without samples would not be found again.
         let deleted = match counters < most {
             true => session.execute(&samples, &values).await?,
             false => 0,
@@ -82,12 +81,12 @@ async fn clean_samples(
     Ok(())
 }
 
-/// Returns the number that the starts of expired buckets are greater than.
+/// Returns the exclusive lower bound of the starts of expired buckets.
 pub(super) fn after(expired: Expired) -> i64 {
     expired.begin_after.map_or(-1, unix)
 }
 
-/// Returns the only number of an answer, if it has one.
+/// Returns the single number of a result, if there is one.
 pub(super) async fn single(
     session: &mut Session,
     text: &str,

@@ -6,26 +6,26 @@ use crate::visits::{Fence, FenceKind, Incarnation, Remark, StoredFence, Witness}
 use crate::writer::WriterId;
 use crate::{Error, Timestamp};
 
-/// The number of writers that are forgotten at once.
+/// The number of writers that are removed per call.
 const PAGE: i64 = 1000;
 
-/// The longest life of a source that is not kept for ever, in seconds: longer than there are instants.
+/// The maximum lifetime of a source that expires, in seconds: beyond the last timestamp.
 const FAR: i64 = 1 << 40;
 
-/// The marks, and the fence of a writer as its entry in the list of writers. The row of a fence that a transaction holds
-/// has a sequence of 0 until the batch is applied.
+/// The marks, and the fence of a writer. The row of a fence that a transaction has inserted has the sequence 0 until the batch
+/// is applied.
 const WITNESS: &str = "SELECT name, value FROM access_meta \
     UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
 
-/// A fence as it was found.
+/// A fence as found in the store.
 pub(super) struct Found {
     pub(super) fence: StoredFence,
     pub(super) remarks: Vec<Remark>,
-    /// The time of the database's clock.
+    /// The time by the database's clock.
     pub(super) time: Timestamp,
 }
 
-/// Finds a fence and holds it until the transaction ends: another attempt with the same batch waits here.
+/// Reads a fence and locks it until the transaction ends, so another attempt to send the same batch waits here.
 pub(super) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
     let writer = fence.writer.to_string();
     let kind = i64::from(fence.is_source());
@@ -54,7 +54,7 @@ pub(super) async fn mark(session: &mut Session, dialect: &Dialect) -> Result<(),
     session.execute(&text, &[Value::Text(&mark), Value::Text(&mark)]).await.map(drop)
 }
 
-/// Writes the fence after a batch, where `found` was.
+/// Replaces the fence `found` by that of a batch.
 pub(super) async fn advance(
     session: &mut Session,
     fence: Fence,
@@ -65,7 +65,7 @@ pub(super) async fn advance(
         FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
         _ => None,
     };
-    // As far as an instant can be away; NULL is for ever.
+    // Limited to the last timestamp; NULL never expires.
     let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
     let text = format!(
         "UPDATE access_fence SET sequence = ?, incarnation = ?, since = ?, remarks = ?, expiry = {expiry} \
@@ -79,13 +79,13 @@ pub(super) async fn advance(
     session.execute(&text, &values).await.map(drop)
 }
 
-/// Returns the marks, as they are at one moment.
+/// Reads the marks in one snapshot.
 pub(super) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
     let writer = writer.to_string();
     of_rows(&store.database.fetch(WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
 }
 
-/// Returns the marks within a transaction.
+/// Reads the marks within a transaction.
 pub(super) async fn shown(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
     let writer = writer.to_string();
     of_rows(&session.fetch(WITNESS, &[Value::Text(&writer)]).await?)
@@ -104,7 +104,7 @@ fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
     Ok(witness)
 }
 
-/// Forgets some of the sources whose life is over at the trusted time; returns whether there may be more.
+/// Removes some sources that have expired at the trusted time; returns whether there may be more.
 pub(super) async fn forget_over(
     session: &mut Session,
     dialect: &Dialect,
@@ -118,17 +118,17 @@ pub(super) async fn forget_over(
     if writers.is_empty() {
         return Ok(false);
     }
-    // Each by its key, and only if it was not written meanwhile.
+    // One by one, and only if it was not written since.
     let writers: Vec<_> = writers.iter().map(String::as_str).collect();
     let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
     session.execute(&text, &[Value::Texts(&writers), trusted]).await?;
     Ok(i64::try_from(writers.len()) == Ok(PAGE))
 }
 
-/// Forgets processes that were silent for seven days at the trusted time, but no sources.
+/// Removes processes that were silent for seven days at the trusted time, but not sources.
 ///
-/// The mark of the writers goes with them, so that a fence which is missing is not taken for lost data, even where
-/// that clock was far ahead. The next new writer makes another.
+/// Also removes the mark of writers, so that a removed fence is not mistaken for lost data, even if that clock was far ahead.
+/// The next new writer writes the mark again.
 pub(super) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
     store.database.attempt(|| forget_once(store)).await
 }
@@ -145,7 +145,7 @@ async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
         if writers.is_empty() {
             return session.commit().await;
         }
-        // Each by its key, since a search for them would wait for those that are in use.
+        // One by one, because a scan would wait for rows that are in use.
         let writers: Vec<_> = writers.iter().map(String::as_str).collect();
         let text = format!("DELETE FROM access_fence WHERE writer {list} AND written < ?");
         session.execute(&text, &[Value::Texts(&writers), silent]).await?;

@@ -5,11 +5,11 @@ use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Retention};
 use crate::{CounterName, Error, Precisions, Timestamp};
 
-/// The number of buckets that are deleted by one statement.
+/// The number of buckets per statement.
 const BUCKETS: usize = 1000;
-/// The number of values of labels that are deleted by one transaction.
+/// The number of label values per transaction.
 const VALUES: usize = 1000;
-/// The counters that have no samples. Those of a precision are found by its width, so they are read once.
+/// Selects counters without samples. The list of known counters is ordered by precision, so it is read only once.
 const WITHOUT_SAMPLES: &str = "id NOT IN (SELECT counter FROM access_known)";
 
 pub(super) async fn forget(
@@ -30,7 +30,7 @@ async fn forget_once(
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
-    // One that is not there is remembered, too: an archive may be about to get it.
+    // Also records an unknown counter, because a copy to the archive may be in progress.
     if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
         for kept in grid.counts.iter() {
             delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
@@ -49,8 +49,8 @@ async fn forget_once(
             session.execute(text, &[Value::Int(id)]).await?;
         }
     }
-    // The name begins anew under another number, so that nothing which is left can be taken for it; it is removed
-    // as it leaves retention. The time of this is what tells writers that their visitors are gone.
+    // The name gets a new id, so that remaining rows cannot be attributed to it; these are removed as they expire. The time
+    // tells writers that their visitors are gone.
     let text = dialect.upsert(
         "access_counter",
         "name, total, forgotten",
@@ -62,7 +62,7 @@ async fn forget_once(
     session.commit().await
 }
 
-/// Deletes the buckets of a counter that are kept, one by one: they do not lie together.
+/// Deletes the kept buckets of a counter by their keys, because they are not adjacent.
 async fn delete(
     session: &mut Session,
     in_list: &str,
@@ -73,7 +73,7 @@ async fn delete(
 ) -> Result<(), Failure> {
     let precision = kept.precision;
     let place = Value::Int(width(precision));
-    // No more than there are, of a precision that is kept for long.
+    // Long retentions may have few buckets with samples.
     let first =
         single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
@@ -91,7 +91,7 @@ async fn delete(
     }
 }
 
-/// Forgets what was forgotten long ago.
+/// Removes the records of counters that were forgotten long ago.
 pub(super) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
     store.database.attempt(|| forget_forgotten_once(store)).await
 }
@@ -113,18 +113,17 @@ async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
     session.commit().await
 }
 
-/// Deletes the values of labels that have no samples left, with their lifetimes: they come from outside, and would
-/// accumulate.
+/// Deletes label values without samples and their lifetimes. Clients choose these values, so they would accumulate.
 pub(super) async fn forget_values(store: &SqlVisits) -> Result<(), Error> {
     while store.database.attempt(|| forget_values_once(store)).await? == VALUES {}
     Ok(())
 }
 
-/// Deletes some of these values; returns how many.
+/// Deletes some of these values; returns their number.
 async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
-    // ';' follows ':'.
+    // ';' is the character after ':'.
     let text = format!(
         "SELECT id FROM access_counter WHERE name >= 'label:' AND name < 'label;' AND forgotten = 0 \
          AND {WITHOUT_SAMPLES} LIMIT {VALUES}"
@@ -132,8 +131,7 @@ async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let rows = session.fetch(&text, &[]).await?;
     let values = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     if !values.is_empty() {
-        // A batch may have added a sample meanwhile, so the rows are held, in the order of batches, before they are
-        // checked again.
+        // A batch may have added a sample since, so this locks the rows, in the order of batches, and checks again.
         let (in_list, for_update) = (dialect.in_list, dialect.for_update);
         let hold = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
         session.fetch(&hold, &[Value::Ints(&values)]).await?;

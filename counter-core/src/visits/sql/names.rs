@@ -1,4 +1,4 @@
-//! The numbers that stand for counters.
+//! Ids of counters.
 
 use std::collections::HashMap;
 
@@ -8,27 +8,27 @@ use super::{SqlVisits, malformed};
 use crate::sql::{Class, Dialect, Failure, Session, Value};
 use crate::{CounterName, Error};
 
-/// The number of names that are asked for, and of those that are new and written, by one statement.
+/// The number of names per read, and of new names per write.
 const ASKED: usize = 5000;
 const NEW: usize = 500;
-/// The number of names that are read as one text, of 500 KB at most.
+/// The number of names that are read as one text of up to 500 KB.
 const READ: usize = 2000;
 
-/// A counter, whose row the transaction holds.
+/// A counter whose row the transaction has locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) id: i64,
-    /// Everything that it ever counted.
+    /// Its lifetime total.
     pub(super) total: i64,
-    /// The time at which it was forgotten, or 0.
+    /// The time when it was forgotten, or 0.
     pub(super) forgotten: i64,
 }
 
-/// Returns the counters of these names, which are made where they are new, and holds them until the transaction
-/// ends: so nobody else writes to their samples and visitors.
+/// Returns the counters of these names, creates missing ones, and locks all until the transaction ends, so that no other
+/// transaction writes their samples and visitors.
 ///
-/// The numbers are asked for in every transaction. Those that a process remembers would be wrong after a counter was
-/// forgotten, or after the database was restored from a backup.
+/// Each transaction reads the ids again. A cached id would be wrong after the counter was forgotten or the database was
+/// restored from a backup.
 pub(super) async fn hold<'a>(
     session: &mut Session,
     dialect: &Dialect,
@@ -45,7 +45,7 @@ pub(super) async fn hold<'a>(
         known.extend(held(session, dialect, &new).await?);
     }
     if known.len() < names.len() {
-        // One of them was forgotten meanwhile.
+        // One of them has just been forgotten.
         return Err(Failure::Answer(Class::Busy, SqlError::RowNotFound));
     }
     Ok(known)
@@ -64,7 +64,7 @@ async fn held<'a>(
     for some in names.chunks(ASKED) {
         for row in session.fetch(&text, &[Value::Texts(some)]).await? {
             let name = row.text(1)?;
-            // The names are sorted.
+            // Names are sorted.
             if let Ok(place) = some.binary_search(&&*name) {
                 let counter = Known { id: row.int(0)?, total: row.int(2)?, forgotten: row.int(3)? };
                 known.insert(some[place], counter);
@@ -74,7 +74,7 @@ async fn held<'a>(
     Ok(known)
 }
 
-/// Returns a number of each of these counters that are there, by name.
+/// Returns a number of each existing counter, by name.
 pub(super) async fn numbers(
     store: &SqlVisits,
     counters: &[CounterName],

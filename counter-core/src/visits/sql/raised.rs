@@ -1,4 +1,4 @@
-//! The visitors of a batch: their sketches are read, merged here, and written where they changed.
+//! The visitors of a batch: reads their sketches, merges them, and writes those that changed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,10 @@ use crate::sketch::Sketch;
 use crate::sql::{Dialect, Failure, Session, Value};
 use crate::visits::{Batch, DropReason, Part, Remark, VisitorCell};
 
-/// The number of sketches that are read and written by one statement: up to 800 KB.
+/// The number of sketches per statement: up to 800 KB.
 pub(super) const SKETCHES: usize = 64;
 
-/// The visitors of a bucket: when it leaves retention, and by counter the sketches with their index in the batch.
+/// The visitors of a bucket: its expiry, and by counter the sketches with their index in the batch.
 struct Raised<'a> {
     expiry: i64,
     counters: BTreeMap<i64, Vec<(usize, &'a Sketch)>>,
@@ -66,7 +66,7 @@ pub(super) async fn merge(
     for (id, sketches) in raised {
         let before = match stored.remove(id) {
             Some(Err(_)) => {
-                // It stays as it is, and holds up nothing else.
+                // Keeps a sketch that cannot be read, and continues with the others.
                 let refused = |(index, _): &(usize, &Sketch)| Remark::Refused {
                     part: Part::Visitors(*index),
                     reason: DropReason::WrongType,

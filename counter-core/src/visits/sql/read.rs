@@ -10,13 +10,13 @@ use crate::visits::unions::Unions;
 use crate::visits::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
-/// The number of samples that are looked for one by one; for more, all buckets of the range are gone through.
+/// The maximum number of samples to look up one by one; beyond it, the range is scanned.
 const SEARCHED: usize = 10_000;
-/// The number of buckets from which on samples are looked for one by one, however many they are.
+/// The minimum number of buckets for which samples are always looked up one by one.
 const LONG: usize = 500;
-/// The number of sketches that are read at once: up to 800 KB an answer.
+/// The number of sketches per read: up to 800 KB.
 const SKETCHES: usize = 64;
-/// The number of counters with a lifetime that are listed at once.
+/// The number of counters with a lifetime per page.
 const COUNTED: i64 = 1000;
 
 type Each<T> = Vec<Result<T, Unreadable>>;
@@ -38,9 +38,9 @@ pub(super) async fn samples(
         let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
         let place = Value::Int(width(precision));
         let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
-        // A row for each bucket, since rows lie in this order, and a line for each counter in it.
+        // One row per bucket, in the order of the index, with one line per counter.
         let lines = dialect.lines(&["counter", "hits"]);
-        // Of years, as an archive has them, all buckets would be those of all counters that ever were.
+        // Over years, as in an archive, a scan would read the buckets of all counters that ever existed.
         let is_long = buckets > LONG;
         let mut rows = Vec::new();
         if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
@@ -86,7 +86,7 @@ pub(super) async fn samples(
     Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
 }
 
-/// Returns the part of a range in which there is any sample.
+/// Returns the part of a range that has samples.
 async fn existing(
     store: &SqlVisits,
     precision: Precision,
@@ -170,7 +170,7 @@ pub(super) async fn sketches(
     Ok(answer)
 }
 
-/// Returns, for each of these buckets of one precision, those of these counters that have a sketch in it.
+/// Returns, for each bucket of one precision, which of these counters have a sketch in it.
 async fn visited(
     store: &SqlVisits,
     ids: &[i64],
@@ -198,8 +198,7 @@ async fn visited(
     Ok(existing)
 }
 
-/// Puts buckets together with the counters in them, as far as few enough sketches can be in all of the one for all of the
-/// others.
+/// Groups buckets with their counters, so that each group has a bounded number of combinations.
 fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
     let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
     for (start, ids) in buckets {
@@ -239,7 +238,7 @@ pub(super) async fn visitor_counts(
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); ranges.len()])).collect())
 }
 
-/// Reads the sketches of these counters in these buckets, some of them at a time.
+/// Reads the sketches of these counters in these buckets, in several reads.
 async fn each_sketch(
     store: &SqlVisits,
     ids: &[i64],
@@ -257,7 +256,7 @@ async fn each_sketch(
     Ok(())
 }
 
-/// Reads the sketches of these counters in buckets of one precision at once.
+/// Reads the sketches of these counters in buckets of one precision, in one read.
 async fn read_sketches(
     store: &SqlVisits,
     precision: Precision,
@@ -288,7 +287,7 @@ pub(super) async fn known(
     limit: usize,
     since: Timestamp,
 ) -> Result<KnownReading, Error> {
-    // No name has this character, and PostgreSQL takes no text that has it: what follows `a` and it follows `a`.
+    // NUL marks the position after a name. No name contains it, and PostgreSQL rejects it in texts.
     let (from, after) = match from.split_once('\0') {
         Some((before, _)) => (before, ">"),
         None => (from, ">="),
