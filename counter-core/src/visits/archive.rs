@@ -1,14 +1,13 @@
-//! An archive: counts and visitors for years, in a second store that is kept for longer.
+//! An archive: a second store that keeps counts and visitors for years.
 //!
-//! The near store, mostly Redis, keeps what is counted now, for as long as its retention says. An [`Archive`] stands
-//! before it and a far store, mostly a database: a [`Copier`] copies the closed buckets of chosen precisions from the one
-//! to the other, and readers see one series over both.
+//! The near store, usually Redis, keeps recent counts for the duration of its retention. An [`Archive`] combines it with a
+//! far store, usually a database: a [`Copier`] copies the closed buckets of selected precisions from the near to the far
+//! store, and readers see one series over both.
 //!
-//! What is copied are absolute values: of two counts of a bucket, or of a bin, the greater is kept, of two sketches the
-//! union. So
-//! copying again changes nothing, several copiers do no harm, and one that is killed goes on where it was. A bucket is
-//! copied when it has closed, again with the buckets that follow, and for the last time when it leaves the near store:
-//! hits that came late are in it by then. The near store keeps a bucket until that was done, up to twice its retention.
+//! The copier writes absolute values: the greater of two counts of a bucket or a bin, and the union of two sketches. So
+//! copying is idempotent, several copiers may run, and a killed copier continues where it stopped. A bucket is copied when it
+//! closes, again with the following buckets, and for the last time when it leaves the near store, to include late hits. The
+//! near store keeps a bucket until its last copy, for at most twice its retention.
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -60,13 +59,13 @@ use crate::future::Answer;
 use crate::time::{Grid, Retention};
 use crate::{Error, Precision, Precisions, Store, Timestamp};
 
-/// A store over two: a near one that counts, and a far one that keeps the closed buckets for years.
+/// A store that combines a near store, which counts, with a far store, which keeps closed buckets for years.
 ///
-/// Writers, readers and the cleaner take it as any other store; what copies is a [`Copier`], which somebody has to run.
-/// Writing is the near store's affair alone, so a far store that is away disturbs no flush. Then what it alone has cannot
-/// be read, while everything that the near store still keeps can.
+/// Writers, readers and the cleaner use it like any other store. You must run a [`Copier`] to copy buckets. Only the near
+/// store is written by flushes, so an unavailable far store does not affect them; then only buckets that the near store still
+/// keeps can be read.
 ///
-/// One far store is the archive of one near store, in one namespace, which [`check`](Self::check) enforces.
+/// A far store belongs to one near store and namespace, which [`check`](Self::check) enforces.
 #[derive(Clone)]
 pub struct Archive {
     near: Arc<dyn Store>,
@@ -76,41 +75,41 @@ pub struct Archive {
     audited: Arc<Mutex<Option<Arc<Audit>>>>,
 }
 
-/// A far store: it is read as any other.
+/// A far store.
 trait Far: Store + ArchiveStore {}
 
 impl<T: Store + ArchiveStore> Far for T {}
 
-/// Knowledge that this process has of the two stores.
+/// What this process knows about the two stores.
 #[derive(Debug, Default)]
 struct State {
-    /// Grid of the near store, as the counters over it have told.
+    /// The grid of the near store, as set by its counters.
     near: Option<Grid>,
-    /// When the far store failed last.
+    /// The time of the last failure of the far store.
     away: Option<Instant>,
-    /// End of what was copied for the last time, of each precision of counts.
+    /// The end of the buckets with their last copy, by precision of counts.
     settled: HashMap<Precision, Timestamp>,
-    /// When that was asked last.
+    /// The time when this was last read.
     asked: Option<Instant>,
-    /// The number of buckets that wait for their last copy.
+    /// The number of buckets without their last copy.
     waiting: u32,
-    /// The number of entries that the last copies of a precision left out.
+    /// The number of entries that the last copies of a precision skipped.
     unreadable: HashMap<(Values, Precision), u64>,
-    /// Values whose last copies are without the counters of a list that cannot be read.
+    /// Values whose last copies lack counters, because a list of counters cannot be read.
     incomplete: HashSet<(Values, Precision)>,
-    /// Whether the far store belongs to the near one, once that is known.
+    /// Whether the far store belongs to the near one, if that is known.
     binding: Option<Binding>,
 }
 
-/// The time for which what was asked of the far store is known.
+/// The time for which the state of the far store is cached.
 const ASKED: Duration = Duration::from_secs(20);
-/// The time for which a far store that failed is not asked where the near one has enough.
+/// The time for which a far store that failed is not read if the near one is sufficient.
 const AWAY: Duration = Duration::from_secs(10);
 const CALM: &str = "nothing panics under this lock";
 
-/// Counts that the far store keeps by default: hours for two years, and days for ten.
+/// The counts that the far store keeps by default: hours for two years, and days for ten.
 const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
-/// Visitors of hours are a hundred times as large as counts, and distributions ten times and more: a quarter.
+/// Hourly visitors are a hundred times as large as counts, and distributions at least ten times, so they are kept for a quarter.
 const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
 
 impl Archive {
@@ -130,10 +129,10 @@ impl Archive {
         }
     }
 
-    /// Sets what is copied, and how many samples of it the far store keeps.
+    /// Sets which precisions are copied, and how many samples of them the far store keeps.
     ///
-    /// Precisions are found by their width, wherever the buckets of the near store begin; those that it does not keep are
-    /// not copied. All processes over the two stores should have the same.
+    /// Precisions are matched by width, independent of their offset in the near store. Precisions that the near store does not
+    /// keep are not copied. All processes with these stores should use the same setting.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -156,15 +155,13 @@ impl Archive {
         self
     }
 
-    /// Returns what copies closed buckets, of counters that keep this grid: that of their
-    /// [`Stats::grid`](crate::Stats::grid).
+    /// Returns a copier for counters with this grid, which is that of their [`Stats::grid`](crate::Stats::grid).
     #[must_use]
     pub fn copier(&self, grid: &Grid) -> Copier {
         Copier::new(self.clone(), grid)
     }
 
-    /// Returns what compares the two stores, of counters that keep this grid: that of their
-    /// [`Stats::grid`](crate::Stats::grid).
+    /// Returns an auditor for counters with this grid, which is that of their [`Stats::grid`](crate::Stats::grid).
     #[must_use]
     pub fn auditor(&self, grid: &Grid) -> Auditor {
         Auditor::new(self.clone(), grid)
@@ -176,7 +173,7 @@ impl Archive {
         self.audited.lock().expect(CALM).clone()
     }
 
-    /// Returns what is kept of a precision in the far store, if anything is.
+    /// Returns the retention of a precision in the far store, if it is kept.
     fn kept_of(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
             Values::Counts => &self.kept.counts,
@@ -190,7 +187,7 @@ impl Archive {
         self.state.lock().expect(CALM)
     }
 
-    /// Returns whether the near store has everything from here on, by the later of two clocks.
+    /// Returns whether the near store has all buckets from this time, by the later of two clocks.
     fn is_near(&self, values: Values, precision: Precision, from: Timestamp) -> bool {
         if self.kept_of(values, precision).is_none() {
             return true;
@@ -203,12 +200,11 @@ impl Archive {
         });
         let now = Timestamp::now();
         let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
-        // What is about to leave may be gone before it is asked for.
+        // A bucket about to expire may be gone before it is read.
         kept.is_some_and(|kept| kept.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from)
     }
 
-    /// Returns the retention by which the near store may be cleaned: longer for what was not yet copied for the last
-    /// time, and at most twice as long.
+    /// Returns the retention for cleaning the near store, which is up to twice as long for buckets without their last copy.
     async fn held(&self, now: Timestamp, kept: &Precisions) -> Precisions {
         self.ask_what_is_settled(kept).await;
         let mut state = self.state();
@@ -218,7 +214,7 @@ impl Archive {
                 return kept.samples;
             }
             let (width, oldest) = (u64::from(kept.precision.as_seconds()), kept.oldest(now));
-            // What is later was settled by a clock that was ahead. Where nothing is known, everything waits.
+            // A later time was written by a clock that was ahead. Without a known time, all buckets are kept.
             let settled =
                 state.settled.get(&kept.precision).filter(|settled| **settled <= oldest.plus(width));
             let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
@@ -230,14 +226,14 @@ impl Archive {
         held
     }
 
-    /// Notes how far these values of a precision were copied for the last time.
+    /// Notes up to where these values of a precision have their last copy.
     fn note_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
         if values == Values::Counts {
             self.state().settled.insert(precision, settled);
         }
     }
 
-    /// Asks how far copying is, not more often than is worth it; what is known stays where there is no answer.
+    /// Reads the progress of copying, at most once per interval. After an error, the known progress stays.
     async fn ask_what_is_settled(&self, kept: &Precisions) {
         if self.state().asked.is_some_and(|asked| asked.elapsed() < ASKED) {
             return;
@@ -256,8 +252,8 @@ impl Archive {
         }
     }
 
-    /// Reads from both stores. Where the near one has enough, nobody waits for a far one that has just failed, and what
-    /// the near one has is the answer.
+    /// Reads from both stores. If the near one is sufficient and the far one has just failed, answers from the near one without
+    /// waiting.
     async fn both<T>(
         &self,
         is_near: bool,

@@ -1,16 +1,15 @@
-//! Sources: logs that can be read again from a position, and that count exactly once.
+//! Sources: logs that can be read again from a position, and whose records count exactly once.
 //!
-//! A source is a file, a partition of a topic, or a producer that numbers what it sends: an ordered list of
-//! records, each at a position that grows. The store keeps, beside the counts, the position up to which it has
-//! counted, and takes a chunk of records only if it begins exactly there. So it does not matter how often a
-//! chunk is sent, where a reader is killed, or how many readers have the same source at once: each record
-//! counts once. After a failover of the store the position has gone back with the counts, and the log is read
-//! again from there. A reader learns of that by its next chunk, or, where its log is quiet, by a
-//! [`check`](Source::check) now and then.
+//! A source is a file, a partition of a topic, or a producer that numbers its records: an ordered list of records at
+//! increasing positions. The store keeps the position up to which it has counted next to the counts, and accepts a chunk of
+//! records only if it starts exactly there. So each record counts once, even if chunks are sent several times, readers are
+//! killed, or several readers read the same source. If the store loses data in a failover, its position goes back with the
+//! counts, and the log is read again from there. A reader detects that with the next chunk or, if the log is quiet, with a
+//! periodic [`check`](Source::check).
 //!
-//! What a record counts has to follow from the record alone. Each shard has a position of its own, so where there
-//! are several, let no reader run out of [counters](crate::Builder::max_counters): a hit that one counts under its
-//! name and another under `(other)` may lie in two shards, and count in both or in neither.
+//! The hits of a record must depend on nothing but the record. Each shard has its own position, so with several shards, all
+//! readers need enough [counters](crate::Builder::max_counters). If one reader counts a hit under its name and another under
+//! `(other)`, it may belong to two shards, and count in both or in neither.
 //!
 //! ```
 //! use counter_core::source::Commit;
@@ -22,7 +21,7 @@
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let recorder = counters.recorder();
 //!
-//! // The second reader has nothing left to read.
+//! // The second reader finds no new records.
 //! for _reader in 0..2 {
 //!     let mut source = counters.sources().open("visits.log".parse()?).await?;
 //!     for position in source.position()..3 {

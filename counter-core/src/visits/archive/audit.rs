@@ -18,11 +18,11 @@ use crate::visits::passes::Passes;
 use crate::visits::{self, Adds, BinReading};
 use crate::{CounterName, Error, Precision, Store, Timestamp};
 
-/// Compares the two stores of an [`Archive`], bucket by bucket, and repairs one of them when asked to.
+/// Compares the two stores of an [`Archive`] bucket by bucket, and repairs one of them on request.
 ///
-/// It compares what both should have: buckets that were copied and have not left the near store's retention. What the near
-/// store has and the far one lacks came late; it is copied by the way and is no difference. The other way round the near
-/// store has lost what it had: after its data were lost, this is how they return.
+/// It compares buckets that both stores should have: those that were copied and are within the retention of the near store. If
+/// the far store lacks hits of the near one, they arrived late; the audit copies them and does not report a difference. If the
+/// near store lacks hits of the far one, it has lost data, which a repair restores.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -60,7 +60,7 @@ pub struct Auditor {
     archive: Archive,
     listed: Listed,
     interval: Duration,
-    /// The far store's clock when the audit began.
+    /// The time of the far store's clock when the audit started.
     began: Timestamp,
 }
 
@@ -77,25 +77,25 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Time at which it began, by the clock of the process.
+    /// The time at which it started, by the clock of the process.
     pub at: Timestamp,
-    /// The number of values that at least one of the stores has.
+    /// The number of values in at least one of the stores.
     pub compared: u64,
-    /// The number of values that came late into the near store, and were copied.
+    /// The number of values that arrived late in the near store and were copied.
     pub late: u64,
-    /// The number of values that the near store has less of.
+    /// The number of values that are smaller in the near store.
     pub differing: u64,
-    /// The first of these differences, 1,000 at most, as they were before a repair.
+    /// The first 1,000 of these differences, as they were before a repair.
     pub differences: Vec<Difference>,
-    /// Entries that cannot be read in one of the stores, and were not compared.
+    /// Entries that cannot be read in one of the stores and were not compared.
     pub unreadable: u64,
     /// Values that a repaired store refused.
     pub refused: u64,
-    /// The side that the other was repaired from.
+    /// The side that the repair used as the correct one.
     pub repaired_from: Option<Side>,
 }
 
-/// A value of which the near store has less than the far one.
+/// A value that is smaller in the near store than in the far one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
@@ -105,21 +105,19 @@ pub struct Difference {
     pub counter: CounterName,
     /// The bucket.
     pub bucket: Bucket,
-    /// Count in the near store, the estimate of its visitors, or the sum of its bins.
+    /// The count in the near store, the estimate of its visitors, or the sum of its bins.
     pub near: u64,
-    /// Count, estimate or sum in the far store. Two estimates may be equal although the visitors are not, and two sums
-    /// although the bins are not.
+    /// The count, estimate or sum in the far store. Estimates and sums may be equal although the visitors or bins differ.
     pub far: u64,
 }
 
-/// The number of differences that are named.
+/// The maximum number of listed differences.
 const NAMED: usize = 1000;
-/// The number of buckets that are compared at once, of a page of counters: a database looks for so many values one by
-/// one.
+/// The number of buckets that are compared together for a page of counters, which a database looks up one by one.
 const BUCKETS: usize = 20;
-/// The number of buckets whose distributions are compared at once: those of a page have some 10 MB at most.
+/// The number of buckets whose distributions are compared together: up to about 10 MB per page.
 const BIN_BUCKETS: usize = 4;
-/// The number of buckets that are left out since they are about to leave the near store.
+/// The number of buckets that are skipped because they are about to leave the near store.
 const LEAVING: u64 = 2;
 
 impl Auditor {
@@ -128,30 +126,30 @@ impl Auditor {
         Self { archive, listed, interval: Duration::from_secs(3600), began: Timestamp::MIN }
     }
 
-    /// Sets the pause between two audits. Default: an hour.
+    /// Sets the interval between two audits. Default: an hour.
     #[must_use]
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Makes an audit; where one side is named as the right one, repairs the other from it.
+    /// Audits both stores. If a side is given as the correct one, repairs the other side from it.
     ///
-    /// From the near side, the far one gets the values that the near one has, even if they are less. From the far side,
-    /// what is missing is added to the near one, so hits that come meanwhile are not lost. A lifetime is raised if it is
-    /// less than that of the far store, or than the sum of the coarsest buckets of both. Several that repair at once add
-    /// nothing twice.
+    /// If the near side is correct, its values replace those of the far side, even if they are smaller. If the far side is
+    /// correct, missing hits are added to the near side, so hits that arrive during the repair are not lost. A lifetime is
+    /// raised if it is less than that of the far store, or less than the sum of the coarsest buckets of both. Concurrent
+    /// repairs add nothing twice.
     ///
-    /// A [source](crate::source) whose position was lost with the data is read again from there: let its readers come to
-    /// the end of their logs before a repair from the far side, or its hits count once more.
+    /// If the position of a [source](crate::source) was lost with the data, its log is read again. Let its readers reach the end
+    /// of the log before a repair from the far side; otherwise its hits count twice.
     ///
-    /// The result is also that of [`Archive::last_audit`].
+    /// [`Archive::last_audit`] returns the result as well.
     ///
     /// # Errors
-    /// Fails when one of the stores does. What was repaired stays repaired.
+    /// Fails if one of the stores fails. Values that were already repaired stay repaired.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the rest to the next audit.
+    /// If you drop the future, the next audit does the rest.
     pub async fn audit(&mut self, now: Timestamp, right: Option<Side>) -> Result<Audit, Error> {
         let mut audit = Audit {
             at: now,
@@ -172,10 +170,10 @@ impl Auditor {
         Ok(audit)
     }
 
-    /// Makes an audit at every interval until `shutdown` completes, and repairs nothing.
+    /// Audits both stores at every interval until `shutdown` completes, without repairs.
     ///
-    /// Differences are logged, and are in the [health](crate::visits::ArchiveHealth). An error does not end the loop; it
-    /// is logged when failures begin and again when they end.
+    /// Differences are logged, and shown in the [health](crate::visits::ArchiveHealth). Errors do not end the loop; it logs when
+    /// failures start and when they end.
     ///
     /// # Cancel safety
     /// As with [`audit`](Self::audit).
@@ -222,7 +220,7 @@ impl Auditor {
                 let some = &starts[..at_once.min(starts.len())];
                 let compared = self.compare_page(values, kept, &page.counters, some, right, audit).await?;
                 starts = &starts[compared..];
-                // Of sketches and bins there may be too many for so many buckets.
+                // Sketches and bins may be too large for this number of buckets.
                 at_once = (2 * compared).min(BUCKETS);
             }
             next = page.next;
@@ -230,13 +228,13 @@ impl Auditor {
         Ok(())
     }
 
-    /// Returns the first bucket that the near store has for a while yet, by the later of two clocks.
+    /// Returns the first bucket that the near store will not remove soon, by the later of two clocks.
     fn first(&self, kept: Retention) -> Timestamp {
         let now = Timestamp::now().max(self.began);
         kept.oldest(now).plus(LEAVING * u64::from(kept.precision.as_seconds()))
     }
 
-    /// Compares the first of these buckets, and returns how many.
+    /// Compares some of the first buckets; returns their number.
     async fn compare_page(
         &self,
         values: Values,
@@ -248,7 +246,7 @@ impl Auditor {
     ) -> Result<usize, Error> {
         let (mut found, compared) = self.read(values, kept, counters, starts).await?;
         let starts = &starts[..compared];
-        // A counter may have been forgotten between the two reads, which only another can tell.
+        // A counter may have been forgotten between the two reads, which another read reveals.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
         let again: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
         if !again.is_empty() {
@@ -289,7 +287,7 @@ impl Auditor {
                 let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
                 let values_of = |adds| restore(&self.archive, values, kept, adds, &affected, &starts);
                 audit.refused += values_of(Adds::Samples).await?;
-                // A lifetime is known by the buckets of the coarsest precision.
+                // Lifetimes are compared with the buckets of the coarsest precision.
                 let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
                 let coarsest = counts.map(|(_, kept)| kept.precision).max();
                 if values == Values::Counts && coarsest == Some(kept.precision) {
@@ -301,8 +299,8 @@ impl Auditor {
         Ok(compared)
     }
 
-    /// Reads the first of these buckets of both stores, and returns what was found of each counter and in how many of them:
-    /// the far store first, since the near one only gets more meanwhile.
+    /// Reads some of the first buckets from both stores; returns the values by counter, and the number of buckets. Reads the far
+    /// store first, because the near one can only grow in between.
     async fn read(
         &self,
         values: Values,
@@ -313,14 +311,14 @@ impl Auditor {
         let far = Reading::of(&*self.archive.far, values, kept.precision, counters, starts).await?;
         let starts = &starts[..far.buckets];
         let near = Reading::of(&*self.archive.near, values, kept.precision, counters, starts).await?;
-        // What has begun to leave the near store meanwhile is no difference.
+        // Buckets that have started to leave the near store are not a difference.
         let first = self.first(kept);
         let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
         let of_both = near.counters.into_iter().zip(far.counters);
         Ok((of_both.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
     }
 
-    /// Puts values of the near store into the far one.
+    /// Copies values of the near store to the far one.
     async fn put(
         &self,
         values: Values,
@@ -346,7 +344,7 @@ impl Auditor {
             }
         }
         if values == Values::Counts && !replaces {
-            // They grew by what came late.
+            // Late hits have increased them.
             let lifetimes = self.archive.near.lifetimes(&page.counters).await?;
             page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
         }
@@ -508,7 +506,7 @@ fn range(starts: &[Timestamp]) -> Range<Timestamp> {
 /// The result of a comparison of a counter.
 #[derive(Debug)]
 struct Found {
-    /// The number of values that at least one of the stores has.
+    /// The number of values in at least one of the stores.
     compared: u64,
     unreadable: u64,
     /// Values that are not the same in the near and the far store.

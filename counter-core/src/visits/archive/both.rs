@@ -1,4 +1,4 @@
-//! An archive as a store: what is read of both stores, and what goes to which.
+//! Implements the store of an archive: which reads use both stores, and which calls go to which store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -133,7 +133,7 @@ impl Store for Archive {
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let (near, far) = (self.near.lifetimes(counters), self.far.lifetimes(counters));
-            // The far store's are those of its last copy: they matter only after the near store was lost.
+            // The values of the far store date from the last copy, and matter only after the near store lost data.
             let (near, far) = self.both(true, near, far).await?;
             let Some(far) = far else { return Ok(near) };
             let greater = |(near, far): (Result<u64, _>, Result<u64, _>)| match (near, far) {
@@ -146,13 +146,13 @@ impl Store for Archive {
 
     fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
         Box::pin(async move {
-            // The near store first: what was read of it before is older than what the far store then remembers.
+            // The near store first, so that copies read before have an older time than the far store records.
             self.near.forget(counter, grid, now).await?;
             if self.check_once().await.is_err() && self.is_foreign() {
                 return Ok(());
             }
             self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
-            // A repair may have read the far store before. Those to come are refused, and what came is removed.
+            // A repair may have read the far store before. Refuses its batches, and removes what it has added.
             restore::refuse_others(self, self.shards().of(counter)).await?;
             self.near.forget(counter, grid, now).await
         })
@@ -195,12 +195,12 @@ impl Store for Archive {
                 (_, Err(unreadable)) => Err(unreadable),
             };
             let unions = |(near, far): (Vec<_>, Vec<_>)| near.into_iter().zip(far).map(union).collect();
-            // Those that both have answered for.
+            // Keeps those that both stores answered.
             Ok(near.into_iter().zip(far).map(unions).collect())
         })
     }
 
-    /// The near store counts by itself where it has everything; beyond that, sketches of both are merged here.
+    /// Uses the counts of the near store if it has all buckets; otherwise merges the sketches of both.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -282,7 +282,7 @@ impl Store for Archive {
     ) -> Answer<'a, KnownReading> {
         Box::pin(async move {
             let near = self.near.known_since(precisions, from, limit, since);
-            // Only what it keeps: so a list of minutes has no names of years.
+            // Only precisions that it keeps, so that a list of minutes does not contain names of past years.
             let kept: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
             if kept.is_empty() {
                 return near.await;
@@ -305,7 +305,7 @@ impl Store for Archive {
         })
     }
 
-    /// Lists those of the far store after those of the first shard: a counter may have left the near one.
+    /// Lists the counters of the far store after those of the first shard, because a counter may have left the near one.
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
         const NEAR: &str = "near:";
         const FAR: &str = "far:";
@@ -354,7 +354,7 @@ impl Archive {
         self.kept_of(Values::Counts, precision).is_some()
     }
 
-    /// Returns those of these buckets whose visitors the far store keeps.
+    /// Returns the buckets whose visitors the far store keeps.
     fn buckets_kept(&self, buckets: &[Bucket]) -> Vec<Bucket> {
         let is_kept = |bucket: &Bucket| self.kept_of(Values::Visitors, bucket.precision).is_some();
         buckets.iter().copied().filter(is_kept).collect()

@@ -14,9 +14,10 @@ use crate::visits::passes::Passes;
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
-/// Copies closed buckets from the near store of an [`Archive`] into its far one.
+/// Copies closed buckets from the near store of an [`Archive`] to the far one.
 ///
-/// Every instance may run one. A lease in the far store lets one of them do the work; they do no harm without it.
+/// Each instance may run one. A lease in the far store selects the one that copies, to save work; copying is also correct
+/// without it.
 ///
 /// ```no_run
 /// use counter_core::archive::Archive;
@@ -41,32 +42,32 @@ pub struct Copier {
     holder: WriterId,
     interval: Duration,
     lateness: Duration,
-    /// The lease may be this one's.
+    /// True if this copier may hold the lease.
     is_held: bool,
 }
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Samples that were put into the far store, whether it had them or not.
+    /// Samples that were copied, including those that the far store already had.
     pub samples: u64,
     /// Sketches, in the same way.
     pub sketches: u64,
     /// Distributions of buckets, in the same way.
     pub distributions: u64,
-    /// Entries of the near store that cannot be read, and were left out.
+    /// Entries of the near store that cannot be read and were skipped.
     pub unreadable: u64,
 }
 
-/// The number of buckets of counts on a page.
+/// The number of buckets of counts per page.
 const BUCKETS: usize = 24;
-/// The number of closed buckets that are copied again with those that follow, for hits that come late.
+/// The number of closed buckets that are copied again with the following ones, to include late hits.
 const AGAIN: u64 = 2;
-/// The number of buckets that are copied before they leave retention: sketches expire then.
+/// The number of buckets before the end of retention that get their last copy, because sketches expire.
 const LEAVING: u64 = 2;
-/// The time for which a copier holds its lease, and prolongs it half as long after.
+/// The duration of a lease, which is renewed after half of it.
 const LEASE: Duration = Duration::from_secs(120);
-/// The time that a shutdown waits for the far store to take the lease back.
+/// The time that a shutdown waits for the lease to be released.
 const RELEASE: Duration = Duration::from_secs(2);
 
 impl Copier {
@@ -81,7 +82,7 @@ impl Copier {
         }
     }
 
-    /// Sets the pause between two looks for buckets that have closed. Default: 30 s.
+    /// Sets the interval between two passes. Default: 30 s.
     #[must_use]
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
@@ -90,33 +91,33 @@ impl Copier {
 
     /// Sets how long after its end a bucket counts as closed. Default: 2 minutes.
     ///
-    /// Hits that come later are copied, too, with one of the next buckets or as the bucket leaves the near store. Until
-    /// then they are only there.
+    /// Later hits are copied as well, with one of the next buckets or when the bucket leaves the near store. Until then only the
+    /// near store has them.
     #[must_use]
     pub const fn lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
     }
 
-    /// Makes one pass: copies what has closed at `now`, or by the far store's clock if that is earlier. A pass that finds
-    /// nothing new is a few short questions to the far store.
+    /// Copies the buckets that are closed at `now`, or by the far store's clock if that is earlier. Without new buckets, it takes
+    /// a few short reads of the far store.
     ///
     /// # Errors
-    /// Fails when one of the stores does. What was copied stays copied, and the next pass does the rest.
+    /// Fails if one of the stores fails. The next pass continues with the remaining buckets.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the rest to the next pass.
+    /// If you drop the future, the next pass does the rest.
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         self.archive.check().await?;
         let far = &self.archive.far;
-        // Also of a call that is dropped.
+        // Also if the call is dropped.
         self.is_held = true;
         self.is_held = far.lease(self.holder, LEASE).await?;
         if !self.is_held {
             return Ok(copied);
         }
-        // The earlier of two clocks: one that is ahead would take open buckets for closed ones.
+        // The earlier of two clocks, because one that is ahead would consider open buckets closed.
         let now = now.min(far.time().await?);
         let prolonged = Instant::now();
         let mut pass = Pass { copier: self, prolonged, is_incomplete: false, copied: &mut copied };
@@ -126,13 +127,13 @@ impl Copier {
         Ok(copied)
     }
 
-    /// Makes a pass at every interval until `shutdown` completes, and then gives its lease back, for which it waits 2 s at
-    /// most: so another copier can go on at once.
+    /// Runs a pass at every interval until `shutdown` completes. Then releases its lease, within 2 s, so that another copier can
+    /// continue immediately.
     ///
-    /// An error does not end the loop; it is logged when failures begin and again when they end.
+    /// Errors do not end the loop; it logs when failures start and when they end.
     ///
     /// # Cancel safety
-    /// As with [`copy_once`](Self::copy_once). The lease of a future that is dropped ends after 2 minutes.
+    /// As with [`copy_once`](Self::copy_once). If you drop the future, its lease ends after 2 minutes.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
@@ -178,23 +179,23 @@ impl Copier {
 /// A pass of a copier.
 struct Pass<'a> {
     copier: &'a Copier,
-    /// When the lease was prolonged last.
+    /// The time when the lease was last renewed.
     prolonged: Instant,
-    /// A list of counters could not be read.
+    /// True if a list of counters could not be read.
     is_incomplete: bool,
     copied: &'a mut Copied,
 }
 
 impl Pass<'_> {
-    /// Copies the values of a precision that have closed at this time, and remembers how far that went.
+    /// Copies the closed values of a precision, and stores the progress.
     async fn copy(&mut self, values: Values, kept: Retention, now: Timestamp) -> Result<(), Error> {
         let (precision, at) = (kept.precision, now.minus(self.copier.lateness.as_secs()));
         let width = u64::from(precision.as_seconds());
         let (closed, oldest) = (precision.bucket(at).start, kept.oldest(at));
-        // As far back as the near store may have waited.
+        // As far back as the near store may have kept buckets.
         let first = oldest.minus(width * u64::from(kept.samples.get()));
         let far = &self.copier.archive.far;
-        // What is later was copied by a clock that was ahead.
+        // A later position was written by a clock that was ahead.
         let known = |progress: &Progress| {
             progress.copied <= closed.plus(width) && progress.settled <= oldest.plus(width)
         };
@@ -212,11 +213,11 @@ impl Pass<'_> {
         let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
             self.copy_buckets(values, kept, &starts).await?;
-            // What no list names waits in the near store until one does.
+            // Counters missing from lists stay in the near store until the lists can be read.
             if !self.is_incomplete {
                 let end = starts.last().map_or(oldest, |last| last.plus(width));
                 progress.settled = end.min(oldest).max(progress.settled);
-                // A pass that is cut off need not begin anew.
+                // An interrupted pass continues here.
                 far.advance(values, precision, progress).await?;
             }
         }
@@ -242,7 +243,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Returns whether the last copies were without the counters of a list that cannot be read, and it still cannot.
+    /// Returns whether the last copies lack counters of a list that still cannot be read.
     async fn is_still_incomplete(&self, place: (Values, Precision)) -> Result<bool, Error> {
         let (archive, (values, precision)) = (&self.copier.archive, place);
         if !archive.state().incomplete.contains(&place) {
@@ -253,7 +254,7 @@ impl Pass<'_> {
         Ok(from_the_first.await?.is_incomplete)
     }
 
-    /// Copies these buckets, which follow each other, of all counters.
+    /// Copies consecutive buckets of all counters.
     async fn copy_buckets(
         &mut self,
         values: Values,
@@ -266,7 +267,7 @@ impl Pass<'_> {
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
             let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
-            // What cannot be read is left out, and holds up nothing else.
+            // Skips entries that cannot be read.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
             match values {
@@ -363,7 +364,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Returns an empty page; `kept` is what the far store keeps.
+    /// Returns an empty page; `kept` is the retention in the far store.
     fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
         let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
         Page::new(read, kept)
@@ -376,7 +377,7 @@ impl Pass<'_> {
         self.copier.archive.far.put(&page).await
     }
 
-    /// Prolongs the lease when half of its time is over. To lose it is no error.
+    /// Renews the lease after half of its duration. Losing it is not an error.
     async fn prolong(&mut self) -> Result<(), Error> {
         if self.prolonged.elapsed() > LEASE / 2 {
             self.prolonged = Instant::now();
@@ -386,7 +387,7 @@ impl Pass<'_> {
     }
 }
 
-/// Returns the buckets that start in a range, in order, as many together as are copied at once.
+/// Returns the buckets that start in a range, in order, in chunks that are copied together.
 fn chunks(precision: Precision, range: Range<Timestamp>) -> impl Iterator<Item = Vec<Timestamp>> {
     let mut starts = precision.starts(range);
     std::iter::from_fn(move || {

@@ -6,13 +6,13 @@ use crate::time::{Bucket, Grid, Retention};
 use crate::visits::Unreadable;
 use crate::{CounterName, Error, Precision, Precisions, Store, Timestamp};
 
-/// The number of counters on a page: with their sketches of one bucket up to 8 MB.
+/// The number of counters per page: their sketches of one bucket have up to 8 MB.
 pub(super) const PAGE: usize = 500;
 
 /// Precisions that are copied and compared.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// Retention in the near store, of what the far one keeps too.
+    /// The retention in the near store of precisions that the far one keeps as well.
     pub(super) kept: Vec<(Values, Retention)>,
     /// The precisions under which the near store lists its counters.
     counts: Vec<Precision>,
@@ -22,15 +22,15 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) counters: Vec<CounterName>,
-    /// From where to go on; `None` after the last.
+    /// The start of the next page; `None` after the last.
     pub(super) next: Option<String>,
     /// Entries in the list that cannot be read.
     pub(super) unreadable: u64,
-    /// True if counters are missing, since a list cannot be read.
+    /// True if counters are missing because a list cannot be read.
     pub(super) is_incomplete: bool,
 }
 
-/// Reads the visitors of these counters in some of these buckets, from the first on, and leaves the other buckets.
+/// Reads the visitors of these counters in some of the first buckets; leaves the remaining buckets.
 pub(super) async fn sketches(
     store: &dyn Store,
     counters: &[CounterName],
@@ -57,7 +57,7 @@ impl Listed {
         }
     }
 
-    /// Lists the counters of a store that may have such values since then, from a name on.
+    /// Lists the counters of a store, from a name, that may have such values since a time.
     pub(super) async fn counters(
         &self,
         store: &dyn Store,
@@ -68,14 +68,14 @@ impl Listed {
     ) -> Result<Counters, Error> {
         let precisions = match values {
             Values::Counts => std::slice::from_ref(&precision),
-            // Their counts may be of other precisions alone.
+            // Their counts may have other precisions only.
             Values::Visitors | Values::Distributions => &self.counts,
         };
         let known = store.known_since(precisions, from, PAGE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
         let is_last = names.len() < PAGE;
         let counters: Vec<_> = names.into_iter().take(PAGE).collect();
-        // No name has this character, so nothing lies between.
+        // No name contains this character, so there is no name in between.
         let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
         let unreadable = known.unreadable.len() as u64;
         Ok(Counters { counters, next, unreadable, is_incomplete: known.is_incomplete })

@@ -1,4 +1,4 @@
-//! Repairs of the near store: what it has lost is added to it from the far one.
+//! Repairs the near store by adding lost values from the far one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::visits::{
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
 
-/// The time for which the near store remembers the number of the last repair.
+/// The time for which the near store keeps the number of the last repair.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// The number of sketches in a batch: up to 800 KB.
+/// The number of sketches per batch: up to 800 KB.
 const SKETCHES: usize = 64;
-/// The number of counters whose buckets are summed together: each may have ten years of days.
+/// The number of counters whose buckets are summed together. Each may have ten years of days.
 const SUMMED_COUNTERS: usize = 50;
-/// The number of reads until no hit is counted between the parts of one. After these, a lifetime may stay less than it
-/// was by the hits that are counted meanwhile, but never becomes more.
+/// The maximum number of reads to get a consistent one, without hits in between. After that, a lifetime may lack hits that were
+/// counted in between, but never has too many.
 const STABLE_ATTEMPTS: usize = 20;
-/// The number of attempts while others repair at the same time.
+/// The maximum number of attempts during concurrent repairs.
 const ATTEMPTS: u32 = 100;
 
-/// Adds to the near store what it has less of than the far one.
+/// Adds to the near store the values that it lacks compared with the far one.
 ///
-/// What is missing was read before it is added, and nobody else may have added it meanwhile. So each batch moves the
-/// position of a source: it is applied only if no other was since that position was read.
+/// The missing amounts are read before they are added, and another repair must not add them in between. So each batch advances
+/// the position of a source, and is applied only if no other batch was applied since that position was read.
 pub(super) async fn restore(
     archive: &Archive,
     values: Values,
@@ -57,7 +57,7 @@ pub(super) async fn restore(
     Ok(refused)
 }
 
-/// Moves the position of a shard, so that what others have read and not yet added is refused.
+/// Advances the position of a shard, so that concurrent repairs are refused.
 pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(), Error> {
     let grid = Arc::default();
     for _ in 0..ATTEMPTS {
@@ -71,7 +71,7 @@ pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(),
 }
 
 async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u64, Error> {
-    // No source is ever there, so the shard answers where it is instead.
+    // A source never reaches this position, so the shard answers with its own.
     let nowhere = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
     match archive.near.apply(&empty(shard, grid, nowhere)).await? {
         ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
@@ -92,7 +92,7 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// Returns how many values were refused.
+    /// Returns the number of refused values.
     async fn run(&self) -> Result<u64, Error> {
         let (mut refused, mut backoff) = (0, Backoff::new());
         for _ in 0..ATTEMPTS {
@@ -104,7 +104,7 @@ impl Repair<'_> {
         Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same at the same time"))
     }
 
-    /// Returns whether nobody else came in between.
+    /// Returns whether no other repair interfered.
     async fn attempt(&self, refused: &mut u64) -> Result<bool, Error> {
         let mut at = position(self.archive, self.shard, self.grid).await?;
         for mut batch in self.missing().await? {
@@ -122,7 +122,7 @@ impl Repair<'_> {
         Ok(true)
     }
 
-    /// Reads what is missing now.
+    /// Reads the amounts that are currently missing.
     async fn missing(&self) -> Result<Vec<Batch>, Error> {
         let mut batches = Vec::new();
         match self.values {
@@ -159,7 +159,7 @@ impl Repair<'_> {
         let near = self.archive.near.samples(self.counters, precision, range, u32::MAX).await?;
         let mut cells = Vec::new();
         for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-            // What cannot be read is not repaired.
+            // Values that cannot be read are not repaired.
             let (Ok(near), Ok(far)) = (near, far) else { continue };
             let unknown = near.unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default();
             for Sample { start, count } in far.samples {
@@ -184,7 +184,7 @@ impl Repair<'_> {
             let (mut sums, mut greatest) = (Vec::new(), Vec::new());
             for _ in 0..STABLE_ATTEMPTS {
                 (sums, greatest) = (self.sums(counters).await?, self.archive.lifetimes(counters).await?);
-                // Last, so that a hit that comes meanwhile is not taken for one that is missing.
+                // Read last, so that new hits are not mistaken for missing ones.
                 let again = near.lifetimes(counters).await?;
                 if std::mem::replace(&mut lifetimes, again) == lifetimes {
                     break;
@@ -192,7 +192,7 @@ impl Repair<'_> {
             }
             let found = lifetimes.into_iter().zip(sums).zip(greatest);
             for (counter, ((lifetime, sum), greatest)) in counters.iter().zip(found) {
-                // What cannot be read is not repaired.
+                // Values that cannot be read are not repaired.
                 let (Ok(lifetime), Ok(greatest)) = (lifetime, greatest) else { continue };
                 let count = sum.max(greatest).saturating_sub(lifetime);
                 if count > 0 {
@@ -225,7 +225,7 @@ impl Repair<'_> {
             let read = sketches(&*self.archive.far, self.counters, precision, &mut starts).await?;
             for (start, sketches) in read {
                 for (counter, sketch) in self.counters.iter().zip(sketches) {
-                    // A union: what the near store has already does no harm.
+                    // A union, so visitors that the near store has do not count twice.
                     if let Ok(raised) = sketch
                         && !raised.is_empty()
                     {
@@ -245,7 +245,7 @@ impl Repair<'_> {
             let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;
             let near = self.archive.near.bins(self.counters, precision, range).await?;
             for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-                // What cannot be read is not repaired.
+                // Values that cannot be read are not repaired.
                 if near.unreadable.is_some() || far.unreadable.is_some() {
                     continue;
                 }
@@ -276,15 +276,14 @@ fn fence(after: u64, sequence: u64) -> Fence {
     Fence { writer: writer(), kind: FenceKind::Source { life: Some(LIFE) }, sequence, after }
 }
 
-/// Returns a number that no other repair has: a batch that moves the position to where it is was applied before, by all
-/// that a store can tell.
+/// Returns a unique number for a repair. If two repairs used the same one, a store would treat the second batch as a duplicate.
 fn step() -> u64 {
     let mut random = [0; 4];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     u64::from(u32::from_le_bytes(random)) + 1
 }
 
-/// The source that all repairs of a store are.
+/// The source that all repairs of a store share.
 fn writer() -> WriterId {
     SourceName::new("access counter: repair from the archive").expect("a name").writer()
 }

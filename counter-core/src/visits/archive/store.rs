@@ -10,64 +10,65 @@ use crate::visits::Bin;
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
-/// A store of visits that takes absolute values from another one, and remembers how far that went.
+/// A store of visits that accepts absolute values of another store, and keeps the progress of copying.
 ///
-/// It also is a [`Store`](crate::Store), by which what it has is read, cleaned and forgotten.
+/// It must also be a [`Store`](crate::Store), which reads, cleans and forgets these values.
 pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
-    /// Asks to be the only one that copies for this time, by the store's own clock, from now on; returns whether that is
-    /// so. The holder prolongs its lease in the same way. It saves others the work: copying is right without it. A lease
-    /// that ends later than one that begins now is of a clock that was ahead, and does not count.
+    /// Acquires or renews the lease for copying, for this duration by the store's clock; returns whether the caller holds it. The
+    /// lease only saves work: copying is also correct without it. A lease that ends later than a new one would was written by a
+    /// clock that was ahead, and is ignored.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Fails if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have taken the lease.
+    /// A dropped call may have acquired the lease.
     fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool>;
 
-    /// Ends the lease of this holder, so that another one need not wait for its end. The lease of another stays.
+    /// Releases the lease of this holder, so that another one does not have to wait for its end. The lease of another holder
+    /// stays.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Fails if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have ended the lease.
+    /// A dropped call may have released the lease.
     fn release(&self, holder: WriterId) -> Answer<'_, ()>;
 
     /// Returns the time of the store's clock.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store cannot be read.
     fn time(&self) -> Answer<'_, Timestamp>;
 
-    /// Returns how far these values of a precision were copied, if any ever were.
+    /// Returns the progress of copying these values of a precision, if any were copied.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store cannot be read.
     fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>>;
 
-    /// Remembers how far these values of a precision were copied.
+    /// Stores the progress of copying these values of a precision.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Fails if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have done it.
+    /// A dropped call may have taken effect.
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()>;
 
-    /// Takes a page: of counts, lifetimes and bins the greater of what it has and what comes, of visitors the union; or
-    /// what comes, if the page [replaces](Page::replaces) values. What comes of a counter that was forgotten since the page was
-    /// [`read`](Page::read), by this store's clock, is left out.
+    /// Stores a page: the greater of the stored and the given counts, lifetimes and bins, and the union of visitors. If the page
+    /// [replaces](Page::replaces) values, stores the given ones. Ignores counters that were forgotten after the page was
+    /// [`read`](Page::read), by this store's clock.
     ///
     /// # Errors
-    /// Fails when it is not known whether the store has it: call again.
+    /// Fails if the result is unknown; call again.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have taken the page; call again with the same one.
+    /// A dropped call may have stored the page; call again with the same one.
     fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()>;
 }
 
-/// The values that are copied, each with a progress of its own.
+/// The kinds of copied values, each with its own progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Values {
     /// The samples of counters.
@@ -78,33 +79,33 @@ pub enum Values {
     Distributions,
 }
 
-/// The progress of copying the buckets of a precision, by where they start.
+/// The progress of copying the buckets of a precision, by their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The end of what was copied after it had closed.
+    /// The end of the buckets that were copied after they closed.
     pub copied: Timestamp,
-    /// The end of what was copied once more as it left the near store's retention, and does not change any longer.
+    /// The end of the buckets that have their last copy, made as they left the near store, and no longer change.
     pub settled: Timestamp,
 }
 
 /// Values of some counters in some buckets of one precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The time of the archive's clock before any of it was read.
+    /// The time of the archive's clock before any value was read.
     pub read: Timestamp,
-    /// Whatever the archive has of these values is replaced, even by less.
+    /// True if the values replace those in the archive, even if they are smaller.
     pub replaces: bool,
-    /// The precision, with how many samples of it the archive keeps.
+    /// The precision, and the number of its samples that the archive keeps.
     pub kept: Retention,
-    /// The counters by name, each once.
+    /// The counters, ordered by name without duplicates.
     pub counters: Vec<CounterName>,
-    /// Everything that each of them ever counted, in the same order; or nothing.
+    /// Their lifetimes in the same order, or an empty list.
     pub lifetimes: Vec<u64>,
-    /// The counts of buckets, by their start, of counters by their index.
+    /// Counts by start of the bucket and index of the counter.
     pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
-    /// The visitors of buckets, in the same way.
+    /// Visitors, in the same way.
     pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
-    /// The bins of the distributions of buckets, in the same way.
+    /// Bins of distributions, in the same way.
     pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
 }
 
@@ -112,7 +113,7 @@ pub struct Page {
 pub type Bins = Vec<(Bin, u64)>;
 
 impl Page {
-    /// Creates a page without values.
+    /// Creates an empty page.
     #[must_use]
     pub const fn new(read: Timestamp, kept: Retention) -> Self {
         Self {

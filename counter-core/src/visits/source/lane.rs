@@ -11,20 +11,20 @@ use crate::visits::{Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
-/// The way of one source to one shard: the records that the shard has not counted, folded.
+/// The records of a source that one shard has not counted yet, merged into cells.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// The position up to which the shard has counted, as far as is known.
+    /// The last known position of the shard.
     pub(super) counted: u64,
-    /// The position below which records were offered before; they are counted or in the batch under way.
+    /// The position below which records are counted or in the batch in flight.
     pub(super) read_to: u64,
     pending: Pending,
-    /// The work of a batch of what is pending, or more.
+    /// An upper bound of the work of a batch of the pending records.
     work: usize,
-    /// True if some of the records were of this shard.
+    /// True if some of the records belong to this shard.
     touched: bool,
-    /// A batch that was sent and is not acknowledged; it never changes.
+    /// The batch that was sent and is not acknowledged; it must not change.
     pub(super) outgoing: Option<Batch>,
 }
 
@@ -63,24 +63,24 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane holds as much as one batch should.
+    /// Returns whether the lane has enough for a batch.
     pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
         if self.work < SAMPLES {
             return false;
         }
-        // Of records of long ago little is left once it is folded, so that they need few batches.
+        // Old records merge into few cells, so they need few batches.
         self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
-        // Not at every record is it worth to look so closely.
+        // An exact check for each record would be too expensive.
         self.work >= SAMPLES / 8 * 7
     }
 
-    /// Returns whether there is something to send.
+    /// Returns whether there are records to send.
     pub(super) const fn is_due(&self) -> bool {
         self.touched || self.outgoing.is_some()
     }
 
-    /// Makes a batch of everything up to `position`, if none is under way.
+    /// Creates a batch of all records up to `position`, unless one is in flight.
     pub(super) fn cut(&mut self, source: WriterId, life: Option<Duration>, position: u64, tally: &Tally) {
         if self.outgoing.is_some() || self.counted >= position {
             return;
@@ -97,7 +97,7 @@ impl Lane {
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
     }
 
-    /// Drops what is not acknowledged, since the shard is at another position; returns its hits.
+    /// Discards unacknowledged records, because the shard is at another position; returns their hits.
     pub(super) fn move_to(&mut self, position: u64) -> u64 {
         let sent = self.outgoing.take().map_or(0, |batch| batch.hits());
         let hits = sent + self.pending.hits();
@@ -106,7 +106,7 @@ impl Lane {
     }
 }
 
-/// Returns a batch without counts.
+/// Returns an empty batch.
 pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
     Batch::empty(shard, fence, grid)

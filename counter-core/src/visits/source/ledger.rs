@@ -8,7 +8,7 @@ use super::SourceName;
 use crate::Timestamp;
 use crate::visits::{Dropped, Ignored, Skip};
 
-/// The account of every record that a source has read in this process, and of the hits of these records.
+/// Accounts for every record that a source has read in this process, and for the hits of these records.
 ///
 /// Two equations hold at every observation:
 ///
@@ -17,35 +17,35 @@ use crate::visits::{Dropped, Ignored, Skip};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceLedger {
-    /// Records, by what was decided about them.
+    /// Records by decision.
     pub records: SourceRecords,
-    /// Hits, by where they are.
+    /// Hits by state.
     pub hits: SourceHits,
 }
 
-/// Records of a source, by what was decided about them. A record that is read again is counted again.
+/// Records of a source by decision. A record that is read again is counted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceRecords {
     /// All records.
     pub read: u64,
-    /// Records that made at least one hit.
+    /// Records with at least one hit.
     pub recorded: u64,
-    /// Records whose hits the store had before.
+    /// Records that the store had already counted.
     pub already_counted: u64,
     /// Records that a rule excludes.
     pub excluded: u64,
     /// Records that no rule matches.
     pub unmatched: u64,
-    /// Records that were left out for another reason.
+    /// Records that were ignored for another reason.
     pub ignored: Ignored,
-    /// Records that could not be read.
+    /// Malformed records.
     pub malformed: u64,
-    /// Positions that the log no longer had when the reader came to them; they are not among those `read`.
+    /// Positions that were removed from the log before they were read; they are not part of `read`.
     pub lost: u64,
 }
 
-/// Hits of a source by where they are, each counted by its weight.
+/// Hits of a source by state, each counted by its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceHits {
@@ -55,15 +55,15 @@ pub struct SourceHits {
     pub applied: u64,
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Hits that are older than any precision keeps: the lifetimes of their counters have them, and nothing else. Also
-    /// hits that are older than the [life](super::Sources::keep_for) of the source allows, which count nowhere.
+    /// Hits past the retention of all precisions, which only add to the lifetimes of their counters. Also hits that are too
+    /// old for the [lifetime](super::Sources::keep_for) of the source, which are not counted.
     pub expired: u64,
-    /// Hits that went back to the log: the store was at another position, or the source was closed before the
-    /// store had acknowledged them. The next reader finds out whether they are counted.
+    /// Hits that were returned to the log, because the store was at another position, or the source was closed before the store
+    /// acknowledged them. The next reader determines whether they are counted.
     pub returned: u64,
-    /// Hits that keys of the store refused for good.
+    /// Hits that the store refused permanently.
     pub dropped: Dropped,
-    /// Recorded hits that went to the counter `(other)`.
+    /// Recorded hits that were counted under `(other)`.
     pub overflow: u64,
 }
 
@@ -73,24 +73,24 @@ pub struct SourceHits {
 pub struct SourceStatus {
     /// The name.
     pub name: SourceName,
-    /// The position at which this process opened the source for the first time: what lies before was counted earlier.
+    /// The position at which this process first opened the source. Earlier records were counted before.
     pub opened: u64,
-    /// The position up to which records were read.
+    /// The position after the last record that was read.
     pub position: u64,
-    /// The position up to which the store has counted everything.
+    /// The position up to which the store has counted all records.
     pub counted: u64,
-    /// The end of the log, if the reader [told it](super::Source::set_end).
+    /// The end of the log, if the reader has [set it](super::Source::set_end).
     pub end: Option<u64>,
-    /// The instant of the latest record that made a hit.
+    /// The time of the latest record with a hit.
     pub latest: Option<Timestamp>,
-    /// The instant of the last commit of this process that the store acknowledged.
+    /// The time of the last acknowledged commit of this process.
     pub committed: Option<Timestamp>,
-    /// Time for which the store has counted nothing more, although the log goes on; `None` where it does not, where
-    /// its end is not known, and when the source was closed.
+    /// The time for which the store has counted no further record although the log has some; `None` if it has none, if its end
+    /// is unknown, or if the source is closed.
     pub standing_for: Option<Duration>,
-    /// The account.
+    /// The ledger.
     pub ledger: SourceLedger,
-    /// Records that were read lately, and in which time.
+    /// The number of recently read records, and the time they took.
     recent: (u64, Duration),
 }
 
@@ -98,7 +98,7 @@ pub struct SourceStatus {
 #[derive(Debug, Default)]
 pub(crate) struct Statuses(Mutex<BTreeMap<SourceName, Arc<Status>>>);
 
-/// The state of a source, which its reader writes and others look at.
+/// The state of a source, which its reader updates.
 #[derive(Debug, Default)]
 pub(super) struct Status(Mutex<State>);
 
@@ -111,23 +111,23 @@ pub(super) struct State {
     pub(super) latest: Option<Timestamp>,
     pub(super) ledger: SourceLedger,
     committed: Option<Timestamp>,
-    /// The time of the last commit that counted something more.
+    /// The time of the last commit that counted further records.
     moved: Instant,
-    /// Times that are some seconds apart, with the records that were read until then.
+    /// Times some seconds apart, with the number of records read by then.
     marks: [(Instant, u64); 2],
 }
 
-/// The time over which the speed of a source is measured, at least.
+/// The minimum time over which the speed of a source is measured.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// The time after which a source that does not go on stands still.
+/// The time after which a source without progress is stalled.
 const STILL: Duration = Duration::from_secs(60);
 
-/// The number of sources whose state is kept after they were closed.
+/// The maximum number of closed sources whose state is kept.
 const CLOSED: usize = 1000;
 
 impl Statuses {
-    /// Returns the state of a source, which goes on where one of this name ended.
+    /// Returns the state of a source, which continues that of a closed source with the same name.
     pub(super) fn of(&self, name: &SourceName) -> Arc<Status> {
         let mut statuses = self.0.lock().expect("nothing panics under this lock");
         if statuses.len() >= CLOSED {
@@ -163,7 +163,7 @@ impl Statuses {
         statuses.iter().map(status).collect()
     }
 
-    /// Forgets the state of a source that is not open.
+    /// Removes the state of a source that is not open.
     pub(super) fn forget(&self, name: &SourceName) {
         let mut statuses = self.0.lock().expect("nothing panics under this lock");
         if statuses.get(name).is_some_and(|status| Arc::strong_count(status) == 1) {
@@ -173,7 +173,7 @@ impl Statuses {
 }
 
 impl State {
-    /// Notes that the store has counted everything up to a position.
+    /// Notes that the store has counted all records up to a position.
     pub(super) fn commit(&mut self, counted: u64) {
         let now = Instant::now();
         if counted > self.counted {
@@ -229,7 +229,7 @@ impl SourceRecords {
 }
 
 impl SourceHits {
-    /// Notes what became of hits that were pending.
+    /// Notes the outcome of pending hits.
     pub(super) fn settle(&mut self, settled: &Self) {
         let Self { applied, expired, returned, dropped, .. } = *settled;
         self.pending -= applied + expired + returned + dropped.total();
@@ -248,14 +248,13 @@ impl SourceHits {
 }
 
 impl SourceStatus {
-    /// Returns the number of positions between what was counted and the end of the log, if that is known.
+    /// Returns the number of positions between the last counted one and the end of the log, if that is known.
     #[must_use]
     pub fn lag(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.counted))
     }
 
-    /// Returns the age at `now` of the latest record that counted, or 0 if that is the end of the log; `None` where
-    /// either is not known.
+    /// Returns the age at `now` of the latest counted record, or 0 at the end of the log; `None` if either is unknown.
     #[must_use]
     pub fn lag_time(&self, now: Timestamp) -> Option<Duration> {
         match self.lag()? {
@@ -264,13 +263,13 @@ impl SourceStatus {
         }
     }
 
-    /// Returns whether the store has counted nothing more for a minute, although the log goes on.
+    /// Returns whether the store has counted no further record for a minute although the log has some.
     #[must_use]
     pub fn stands_still(&self) -> bool {
         self.standing_for.is_some_and(|standing| standing >= STILL)
     }
 
-    /// Returns the number of records that were read in a second, over the last ten seconds or a little more.
+    /// Returns the number of records read per second, over about the last ten seconds.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         let (records, time) = self.recent;

@@ -8,9 +8,9 @@ use crate::writer::WriterId;
 
 /// The name of a source: 1 to 255 bytes of UTF-8 without control characters.
 ///
-/// All readers of one log give it the same name, and two logs never have the same: a topic with its
-/// partition, a file with what distinguishes it from its successors, the id of a producer. The store keeps a
-/// hash of the name.
+/// All readers of a log must use the same name, and no two logs may share one. Use for example a topic and its partition, a
+/// file and a fingerprint that distinguishes it from its successors, or the id of a producer. The store keeps a hash of the
+/// name.
 ///
 /// ```
 /// use counter_core::source::SourceName;
@@ -21,24 +21,24 @@ use crate::writer::WriterId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceName(Arc<str>);
 
-/// An error of a text that is not the name of a source.
+/// An error of a text that is not a valid source name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SourceNameError(());
 
 impl SourceName {
-    /// The length of the longest name, in bytes.
+    /// The maximum length of a name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
     /// Checks and copies `name`.
     ///
     /// # Errors
-    /// Fails when it is empty, is longer than [`MAX_BYTES`](Self::MAX_BYTES), or has a control character.
+    /// Fails if it is empty, longer than [`MAX_BYTES`](Self::MAX_BYTES), or contains a control character.
     pub fn new(name: &str) -> Result<Self, SourceNameError> {
         let fits = (1..=Self::MAX_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
         if fits { Ok(Self(name.into())) } else { Err(SourceNameError(())) }
     }
 
-    /// Returns the writer whose fence holds the position: the same in every process, for ever.
+    /// Returns the writer whose fence contains the position. It is derived from the name.
     pub(in crate::visits) fn writer(&self) -> WriterId {
         let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes()]);
         WriterId::of(*id.as_bytes())

@@ -8,16 +8,16 @@ use crate::visits::{ApplyOutcome, Store};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind};
 
-/// The largest position: 2^53, up to which Lua's numbers are exact.
+/// The maximum position: 2^53, up to which numbers in Lua are exact.
 pub(crate) const LARGEST: u64 = 1 << 53;
 
-/// Asks every shard for its position.
+/// Reads the position of every shard.
 pub(crate) async fn positions(
     store: &dyn Store,
     source: WriterId,
     grid: &Arc<Grid>,
 ) -> Result<Vec<u64>, Error> {
-    // No source is ever there, so every shard answers where it is instead. Lua has no odd numbers there.
+    // A source never reaches this position, so each shard answers with its own. Lua has only even numbers in this range.
     let nowhere = |shard| empty(source, shard, LARGEST + 2, LARGEST + 4, grid);
     let questions: Vec<_> = store.shards().iter().map(nowhere).collect();
     let answers = join_all(questions.iter().map(|batch| store.apply(batch))).await;

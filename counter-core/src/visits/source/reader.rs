@@ -14,11 +14,11 @@ use crate::visits::{ApplyOutcome, Dropped, FenceKind, Hit, Measured, Part, Remar
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
-/// A reader's side of a [source](crate::source): it folds records and sends them in chunks.
+/// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///
-/// Read the log from [`position`](Self::position) on, pass every record to [`record`](Self::record),
-/// [`skip`](Self::skip) or [`malformed`](Self::malformed) in the order of the log, and
-/// [`commit`](Self::commit) when `record` says so, at the end of the log, and about once a second.
+/// Read the log from [`position`](Self::position), and pass each record to [`record`](Self::record), [`skip`](Self::skip) or
+/// [`malformed`](Self::malformed) in the order of the log. Call [`commit`](Self::commit) when `record` returns `true`, at the
+/// end of the log, and about once a second.
 #[derive(Debug)]
 pub struct Source {
     name: SourceName,
@@ -27,12 +27,12 @@ pub struct Source {
     store: Arc<dyn Store>,
     lanes: Vec<Lane>,
     position: u64,
-    /// The time for which the store keeps the position after a commit; `None` is for ever.
+    /// The time for which the store keeps the position after a commit; `None` means without limit.
     life: Option<Duration>,
     status: Arc<Status>,
-    /// The hits of this reader, of which there may be several with one status.
+    /// The hits of this reader. Several readers may share a status.
     hits: SourceHits,
-    /// The time at which all shards were last brought to one position.
+    /// The time at which all shards were last at the same position.
     aligned: Instant,
 }
 
@@ -40,32 +40,32 @@ pub struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "after `Moved` the log has to be read from another position"]
 pub enum Commit {
-    /// The store has counted everything up to [`Source::position`].
+    /// The store has counted all records up to [`Source::position`].
     Done,
-    /// The store was at another position, since another reader was faster or the store went back to an older
-    /// state: read on from [`Source::position`], which has changed.
+    /// The store was at another position, because another reader was faster or the store returned to an older state. Continue
+    /// reading at [`Source::position`], which has changed.
     Moved,
 }
 
-/// The time after which shards that had no records are brought to the position of the others, so that the
-/// next reader begins there.
+/// The time after which shards without records are advanced to the position of the others, so that the next reader starts
+/// there.
 const ALIGN: Duration = Duration::from_secs(5);
 
-/// The number of attempts to forget a source that a reader still counts.
+/// The maximum number of attempts to forget a source while a reader is counting it.
 const ATTEMPTS: usize = 10;
 
-/// The margin by which hits have to be younger than what the store has forgotten: those of an instant up to 25 hours
-/// ahead of its clock are counted, and the clocks of readers may differ from it by the rest of two days.
+/// The margin by which hits must be newer than the records that the store has forgotten. Hits up to 25 hours ahead of its
+/// clock are counted, and the clocks of readers may differ from it by the rest of two days.
 const MARGIN: Duration = Duration::from_secs(2 * 86_400);
 
-/// Returns the oldest instant of which a source with this life counts hits: whatever the store may have counted and
-/// forgotten is older.
+/// Returns the oldest time at which a source with this lifetime counts hits. All records that the store may have counted and
+/// forgotten are older.
 fn oldest(now: Timestamp, life: Duration) -> Timestamp {
     now.minus(life.saturating_sub(MARGIN).as_secs())
 }
 
 impl Source {
-    /// The largest position: 2^53, up to which Lua's numbers are exact.
+    /// The maximum position: 2^53, up to which numbers in Lua are exact.
     pub const MAX_POSITION: u64 = LARGEST;
 
     pub(super) async fn open(
@@ -90,45 +90,44 @@ impl Source {
         &self.name
     }
 
-    /// Returns the position of the next record to be read.
+    /// Returns the position of the next record to read.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns the account of this source in this process.
+    /// Returns the ledger of this source in this process.
     #[must_use]
     pub fn ledger(&self) -> SourceLedger {
         self.status.lock().ledger
     }
 
-    /// Returns the hits that this reader has recorded since it was opened, by where they are.
+    /// Returns the hits that this reader has recorded since it was opened, by state.
     #[must_use]
     pub const fn hits(&self) -> SourceHits {
         self.hits
     }
 
-    /// Sets the end of the log, from which the lag follows.
+    /// Sets the end of the log, from which the lag is computed.
     pub fn set_end(&mut self, end: u64) {
         self.status.lock().end = Some(end);
     }
 
-    /// Folds the hits of a record that lies at `range` and was made at the instant `at`; returns `true` when it
-    /// is time to [`commit`](Self::commit). What is recorded stays in memory until a commit succeeds, so where one
-    /// fails, call it again before reading on.
+    /// Adds the hits of a record at the positions `range` and the time `at`; returns `true` if you should
+    /// [`commit`](Self::commit). Records stay in memory until a commit succeeds, so if one fails, call it again before you
+    /// read more.
     ///
-    /// All hits of a record go into one call. Positions may leave gaps, but never go back: a record before
-    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more are `expired` in the ledger, and
-    /// only add to the lifetimes of their counters. Hits that are older than the source's
-    /// [life](super::Sources::keep_for) allows are `expired` as well, but count nowhere: they may have been counted
-    /// before. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
-    /// record, which is `malformed` then.
+    /// Pass all hits of a record in one call. Positions may have gaps but must not decrease: a record before
+    /// [`position`](Self::position) is not counted. Hits past the retention of all precisions are `expired` in the ledger, and
+    /// only add to the lifetimes of their counters. Hits that are too old for the
+    /// [lifetime](super::Sources::keep_for) of the source are `expired` as well, and are not counted, because they may have been
+    /// counted before. A record is `malformed` if its range is empty or ends after [`MAX_POSITION`](Self::MAX_POSITION).
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
         self.record_measured(range, at, hits, Measured { hits: &[], bins: &[] })
     }
 
-    /// Does what [`record`](Self::record) does, and adds the record to distributions, where they are
-    /// [kept](crate::Builder::distributions): once with its hits, however often it is read.
+    /// Adds the hits of a record like [`record`](Self::record), and adds the record exactly once to the distributions, if they
+    /// are [kept](crate::Builder::distributions).
     pub fn record_measured(
         &mut self,
         range: Range<u64>,
@@ -199,19 +198,19 @@ impl Source {
         is_full
     }
 
-    /// Updates the account of the source in this process, and that of this reader.
+    /// Updates the ledgers of the source in this process and of this reader.
     fn update_hits(&mut self, update: impl Fn(&mut SourceHits)) {
         update(&mut self.hits);
         update(&mut self.status.lock().ledger.hits);
     }
 
-    /// Notes a record that makes no hit.
+    /// Notes a record without hits.
     pub fn skip(&mut self, range: Range<u64>, skip: Skip) {
         self.advance(&range);
         self.status.lock().ledger.records.skip(skip);
     }
 
-    /// Notes a record that cannot be read.
+    /// Notes a malformed record.
     pub fn malformed(&mut self, range: Range<u64>) {
         self.advance(&range);
         let records = &mut self.status.lock().ledger.records;
@@ -219,9 +218,9 @@ impl Source {
         records.malformed += 1;
     }
 
-    /// Notes positions that the log no longer has, such as those that retention removed before they were read.
+    /// Notes positions that were removed from the log before they were read, for example by retention.
     ///
-    /// Of positions before [`position`](Self::position) nothing is lost. A range that ends after
+    /// Positions before [`position`](Self::position) are ignored. A range that ends after
     /// [`MAX_POSITION`](Self::MAX_POSITION) is ignored.
     pub fn lose(&mut self, range: Range<u64>) {
         let lost = range.end.saturating_sub(range.start.max(self.position));
@@ -230,14 +229,14 @@ impl Source {
         }
     }
 
-    /// Goes to a later position without reading, such as one from which a new source is to be counted.
+    /// Advances to a later position without reading, for example to start a new source there.
     ///
-    /// An earlier position, and one after [`MAX_POSITION`](Self::MAX_POSITION), change nothing.
+    /// An earlier position, or one after [`MAX_POSITION`](Self::MAX_POSITION), has no effect.
     pub fn advance_to(&mut self, position: u64) {
         self.advance(&(self.position..position));
     }
 
-    /// Goes to the end of a record; returns whether a record can lie there.
+    /// Advances to the end of a record; returns whether the range is valid.
     fn advance(&mut self, range: &Range<u64>) -> bool {
         let is_valid = range.start < range.end && range.end <= Self::MAX_POSITION;
         if is_valid {
@@ -247,20 +246,19 @@ impl Source {
         is_valid
     }
 
-    /// Sends what was folded to every shard that it concerns.
+    /// Sends the added records to all affected shards.
     ///
     /// # Errors
-    /// Fails when the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    /// Fails if the store did not acknowledge a batch. The next call sends it again, so nothing is lost.
     ///
     /// # Cancel safety
-    /// Dropping the future neither loses nor doubles anything, as above.
+    /// If you drop the future, no record is lost or counted twice.
     pub async fn commit(&mut self) -> Result<Commit, Error> {
         let align = self.aligned.elapsed() >= ALIGN;
         self.send(align).await
     }
 
-    /// Sends what was folded, and brings every shard to the same position, so that the next reader begins
-    /// there.
+    /// Sends the added records, and advances all shards to the same position, so that the next reader starts there.
     ///
     /// # Errors
     /// Fails like [`commit`](Self::commit).
@@ -272,7 +270,7 @@ impl Source {
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
-        // A batch of an earlier call goes first, and then what was folded since.
+        // A batch of an earlier call is sent first, and then the records added since.
         while self.lanes.iter().any(|lane| lane.is_due() || align && lane.counted < self.position) {
             for lane in &mut self.lanes {
                 if align || lane.is_due() {
@@ -292,7 +290,7 @@ impl Source {
         Ok(Commit::Done)
     }
 
-    /// Notes the answers to the batches that are under way, in the order of the shards.
+    /// Handles the answers to the batches in flight, in the order of the shards.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
         note_offered(&mut self.lanes, self.position);
@@ -307,7 +305,7 @@ impl Source {
                     let (mut applied, mut refused) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
                         if let Remark::Refused { part: Part::Cell(index), reason } = remark {
-                            // The remarks may be those on another reader's chunk that ended here as well.
+                            // The remarks may belong to a chunk of another reader that ends at the same position.
                             let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
                             applied -= count;
                             *refused.of(reason) += count;
@@ -333,7 +331,7 @@ impl Source {
         failed.map_or(Ok(commit), Err)
     }
 
-    /// Takes every shard back to 0, to be forgotten at once.
+    /// Resets all shards to 0, so that the source is forgotten immediately.
     pub(super) async fn forget(mut self) -> Result<(), Error> {
         for lane in &mut self.lanes {
             for _ in 0..ATTEMPTS {
@@ -354,23 +352,22 @@ impl Source {
         Ok(())
     }
 
-    /// Asks the store whether it is still where this reader believes it to be.
+    /// Checks whether the store is still at the position of this reader.
     ///
-    /// A reader that has something to [`commit`](Self::commit) finds out by that. One whose log is quiet does not, and
-    /// what a store that went back to an older state has lost would be missing until the next record: call this
-    /// every now and then.
+    /// A [`commit`](Self::commit) with records checks this as well. Call this periodically while the log is quiet; otherwise
+    /// records that a store lost by returning to an older state would be missing until the next record arrives.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future changes nothing.
+    /// Dropping the future has no effect.
     pub async fn check(&mut self) -> Result<Commit, Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         note_offered(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
-            // What is under way may have arrived, as its own answer will say.
+            // The batch in flight may have been applied, which its own answer will show.
             if !lane.is_due() && lane.counted != last {
                 lane.move_to(last);
                 self.tally.give_up_labels();
@@ -383,7 +380,7 @@ impl Source {
         Ok(commit)
     }
 
-    /// Goes to the lowest position from which a shard needs records.
+    /// Moves to the lowest position from which a shard needs records.
     fn go_to_lowest(&mut self) {
         self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
         let mut state = self.status.lock();
@@ -391,7 +388,7 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Goes to the lowest position of a shard.
+    /// Moves to the lowest position of a shard.
     async fn locate(&mut self) -> Result<(), Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
@@ -405,14 +402,14 @@ impl Source {
     }
 }
 
-/// Notes that the lanes were offered everything up to a position.
+/// Notes that all records up to a position were passed to the lanes.
 fn note_offered(lanes: &mut [Lane], position: u64) {
     for lane in lanes {
         lane.read_to = lane.read_to.max(position);
     }
 }
 
-/// Gives back to the log what the store has not acknowledged.
+/// Returns unacknowledged hits to the log.
 impl Drop for Source {
     fn drop(&mut self) {
         let left = self.lanes.iter_mut().map(|lane| lane.move_to(0)).sum::<u64>();

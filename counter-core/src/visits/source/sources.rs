@@ -19,11 +19,11 @@ pub struct Sources {
     salting: Salting,
     statuses: Arc<Statuses>,
     life: Option<Duration>,
-    /// Set once the store keeps a grid.
+    /// True if the store is known to keep a grid.
     keeps_grid: Arc<AtomicBool>,
 }
 
-/// The shortest life of a source: two days are taken off it for clocks, and the rest is for late records.
+/// The minimum lifetime of a source: two days are reserved for clock differences, and the rest for late records.
 const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
@@ -31,13 +31,13 @@ impl Sources {
         Self { tally, store, salting, statuses: Arc::default(), life: None, keeps_grid: Arc::default() }
     }
 
-    /// Returns a handle whose sources are forgotten when nothing was committed for this time, at least a week, by the
-    /// clock of the store. Default: never.
+    /// Returns a handle whose sources are forgotten if nothing is committed for this time, at least a week, by the clock of the
+    /// store. Default: never.
     ///
-    /// It is for sources of which there are ever new ones, such as producers that are named anew at each start; a
-    /// position that is kept takes some 200 bytes of each shard. A source that returns after its life is a new one,
-    /// at position 0. So that nothing counts twice that was counted before it was forgotten, hits that are older than
-    /// the life less two days are `expired` in its ledger. The last commit of a source says how long it is kept.
+    /// Use it if new sources keep appearing, for example producers with a new name at each start. A position takes about
+    /// 200 bytes in each shard. A source that returns after its lifetime starts at position 0. To prevent records from counting
+    /// twice, hits older than the lifetime minus two days are `expired` in its ledger. The last commit of a source determines
+    /// how long it is kept.
     ///
     /// ```
     /// use std::time::Duration;
@@ -54,22 +54,22 @@ impl Sources {
         Self { life: Some(life.max(SHORTEST)), ..self }
     }
 
-    /// Returns the time for which positions are kept after the last commit; `None` is for ever.
+    /// Returns the time for which positions are kept after the last commit; `None` means without limit.
     #[must_use]
     pub const fn kept_for(&self) -> Option<Duration> {
         self.life
     }
 
-    /// Forgets the position of a source in the store, such as one whose log is deleted.
+    /// Forgets the position of a source in the store, for example if its log was deleted.
     ///
-    /// Its counts stay. A log of this name is a new one then, at position 0: a reader that still has it open, or
-    /// opens it again, reads it from the beginning and counts it once more. So end the readers first.
+    /// Its counts stay. A log of this name starts at position 0 again: if a reader still has it open, or opens it again, it
+    /// counts all records again. So stop the readers first.
     ///
     /// # Errors
-    /// Fails when a shard of the store cannot do it now, or readers are faster all the time; call again.
+    /// Fails if a shard of the store is unavailable, or if readers keep committing; call again.
     ///
     /// # Cancel safety
-    /// A future that is dropped may have forgotten the position in some shards; call again.
+    /// If you drop the future, some shards may have forgotten the position; call again.
     pub async fn forget(&self, name: SourceName) -> Result<(), Error> {
         self.open(name.clone()).await?.forget().await?;
         self.statuses.forget(&name);
@@ -82,9 +82,9 @@ impl Sources {
         self.statuses.all()
     }
 
-    /// Opens a source at the position up to which the store has counted it; 0 if it is new.
+    /// Opens a source at its position in the store, which is 0 for a new one.
     ///
-    /// Any number of readers may have the same source open, in any number of processes.
+    /// Any number of readers and processes may open the same source.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
@@ -97,21 +97,21 @@ impl Sources {
         Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await
     }
 
-    /// Returns the key of the visitors of the salt epoch in which `at` lies, and that epoch.
+    /// Returns the visitor key of the salt epoch that contains `at`, and that epoch.
     ///
-    /// It is the key that [`Recorder::salt`](crate::Recorder::salt) uses then, which the store keeps until the
-    /// end of the next epoch. Where it is gone, the epoch begins anew with another one: visitors whom the site
-    /// counted at that time count once more.
+    /// It is the key that [`Recorder::salt`](crate::Recorder::salt) uses at that time, which the store keeps until the end of the
+    /// next epoch. If the store no longer has it, the epoch gets a new key, and visitors that were counted at that time count
+    /// again.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Fails if the store is unavailable.
     pub async fn visitor_key(&self, at: Timestamp) -> Result<(VisitorKey, Bucket), Error> {
         let offer = self.salting.rotating.offer(at, Timestamp::now());
         let salt = self.store.salt(offer.epoch, offer.candidate, offer.expiry).await?;
         Ok((self.salting.rotating.key_of(salt), offer.epoch))
     }
 
-    /// Returns whether the visitors of each bucket can be told apart under the salt of one epoch.
+    /// Returns whether each bucket of visitors is within one salt epoch.
     ///
     /// # Errors
     /// Fails like [`Recorder::salt`](crate::Recorder::salt).
