@@ -190,7 +190,7 @@ async fn a_read_outlives_connections_that_are_cut() {
     include(&counter, 0..100).await;
     for _ in 0..20 {
         // The client may notice a cut only at the next read, which would then meet two of them.
-        until("the connection is back", LIMIT, async || counter.count().await.is_ok()).await;
+        until("the connection is back", tests::LIMIT, async || counter.count().await.is_ok()).await;
         let (counted, killed) =
             tokio::join!(counter.count(), async { server.command(&["CLIENT", "KILL", "TYPE", "normal"]) });
         assert_eq!(counted.expect("it is asked again"), Distinct::Exact(100), "{killed:?}");
