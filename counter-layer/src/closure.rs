@@ -29,7 +29,7 @@ impl<F> Closure<F> {
 
 impl<F: ?Sized> Closure<F> {
     /// Returns the answer of the closure; `None` when it panics.
-    // Beside what is done for each request, most of which have no closure to ask.
+    // Kept out of the request path, because most requests have no closure.
     #[inline(never)]
     pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
         let answer = caught(|| ask(&self.closure));

@@ -161,9 +161,9 @@ impl Alerts {
     /// Silences a rule for so long from now, [30 days](Self::LONGEST_SILENCE) at most; `Duration::ZERO` ends its silence.
     /// Returns the end of the silence, if there is one.
     ///
-    /// A silenced rule is judged, and the history has what becomes of it, but nothing is told. When the silence ends, it is
-    /// told what receivers do not know by then: that the alert is raised, or that one is resolved of which they were told. A
-    /// message that was under way already is delivered all the same.
+    /// A silenced rule is still judged and recorded in the history, but sends no messages. When the silence ends, receivers get
+    /// what they missed: that the alert is raised, or that an alert they know about is resolved. A message that is already in
+    /// flight is delivered anyway.
     ///
     /// # Errors
     /// Fails when there is no rule of this name, and when the store fails: then it is not known whether the rule is

@@ -244,8 +244,8 @@ impl WindowCounters {
     /// Increments in the window that is current by the store's clock, but only if the count does not exceed
     /// `limit` then.
     ///
-    /// However many callers ask at the same time, in whatever instances with whatever clocks, no more than
-    /// `limit` is let through in a window.
+    /// At most `limit` is allowed per window, for any number of concurrent callers and instances, and independent of their
+    /// clocks.
     ///
     /// # Errors
     /// Fails as [`increment_at`](Self::increment_at) does; the caller decides what to let through then.

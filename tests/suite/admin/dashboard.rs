@@ -1,4 +1,4 @@
-//! The dashboard as it is served: what it says, what it may do, and what it weighs.
+//! The pages of the dashboard: contents, permissions and size.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

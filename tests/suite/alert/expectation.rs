@@ -1,4 +1,4 @@
-//! Rules about what is expected, watched over stores: what they tell, and that several watches tell it once.
+//! Rules about expected values: their messages, and that several watches send each message once.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

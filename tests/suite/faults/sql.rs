@@ -468,7 +468,7 @@ fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {
     Cell { counter: name(counter), start, finest: precision(1), count }
 }
 
-/// What a process is told that sends a batch again is what it was told at first.
+/// A process that resends a batch gets the same answer as the first time.
 async fn remarks(store: SqlStore) {
     let (writer, now) = (WriterId::random(), Timestamp::now());
     let most = u64::try_from(i64::MAX).expect("positive");

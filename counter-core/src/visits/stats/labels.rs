@@ -102,7 +102,7 @@ impl Stats {
         own.chain(others.iter().map(|label| (*label).to_owned())).collect()
     }
 
-    /// Returns the labels that there are, of which these are looked for at once, as is what lies between them.
+    /// Returns the existing labels. Looks up the expected ones, and the gaps between them, concurrently.
     async fn labels_beside(&self, expected: &BTreeSet<String>) -> Result<Vec<String>, Error> {
         // In the order in which names of their values are, to which a colon belongs.
         let mut bounds: Vec<_> = expected.iter().map(|label| format!("{label}:")).collect();
