@@ -140,6 +140,7 @@ mod debug;
 mod unwind;
 mod later;
 mod backoff;
+mod passes;
 mod log_limit;
 mod name;
 mod writer;

@@ -22,9 +22,9 @@ use super::state::Decision;
 use super::{Alerts, Message};
 use crate::document::{Document, DocumentStore};
 use crate::future::BoxFuture;
+use crate::passes::Passes;
 use crate::unwind::tell;
 use crate::visits::Stats;
-use crate::visits::passes::Passes;
 use crate::writer::WriterId;
 use crate::{Error, Timestamp};
 

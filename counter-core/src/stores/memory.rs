@@ -13,7 +13,7 @@ use crate::unique::UniqueStore;
 use crate::unique::memory::MemoryUnique;
 #[cfg(feature = "archive")]
 use crate::visits::archive::ArchiveStore;
-use crate::visits::memory::MemoryVisits;
+use crate::visits::store::memory::MemoryVisits;
 #[cfg(feature = "window")]
 use crate::window::WindowStore;
 #[cfg(feature = "window")]

@@ -15,7 +15,7 @@ use crate::redis::{Client, Namespace, RedisServer};
 use crate::unique::UniqueStore;
 #[cfg(feature = "unique")]
 use crate::unique::redis::RedisUnique;
-use crate::visits::redis::RedisVisits;
+use crate::visits::store::redis::RedisVisits;
 #[cfg(feature = "window")]
 use crate::window::WindowStore;
 #[cfg(feature = "window")]

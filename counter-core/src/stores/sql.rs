@@ -16,7 +16,7 @@ use crate::unique::UniqueStore;
 use crate::unique::sql::SqlUnique;
 #[cfg(feature = "archive")]
 use crate::visits::archive::ArchiveStore;
-use crate::visits::sql::SqlVisits;
+use crate::visits::store::sql::SqlVisits;
 #[cfg(feature = "window")]
 use crate::window::WindowStore;
 #[cfg(feature = "window")]

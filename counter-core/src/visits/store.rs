@@ -1,21 +1,52 @@
 //! The interface of a store of visits.
 
+mod witness;
+mod fence;
+mod batch;
+mod reading;
+pub(crate) mod identity;
+#[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod unions;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod remarks;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod skew;
+#[cfg(feature = "archive")]
+mod archive_store;
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql;
+
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use super::ledger::{ArchiveHealth, Hint};
 use crate::document::DocumentStore;
 use crate::future::Answer;
 use crate::handle::for_handles;
+use crate::name::CounterName;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid};
-use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, Hint, KnownReading, Reading, Unreadable,
-    Witness,
-};
+use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::writer::WriterId;
-use crate::{CounterName, Precision, Precisions, Timestamp};
+#[cfg(feature = "archive")]
+pub(crate) use archive_store::count_of;
+#[cfg(feature = "archive")]
+pub use archive_store::{ArchiveStore, Bins, Page, Progress, Values};
+pub(crate) use batch::AHEAD;
+pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};
+pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
+#[cfg(feature = "spool")]
+pub(crate) use identity::follows;
+pub use identity::{GridMismatch, StoreId, StoreIdError};
+pub(crate) use identity::{KnownStore, Seen, StoreRecord, update};
+pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+#[cfg(feature = "archive")]
+pub(crate) use unions::Unions;
+pub use witness::Witness;
 
 /// A place where counts are kept, shared by many writers, readers and cleaners.
 ///

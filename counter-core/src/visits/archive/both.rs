@@ -3,21 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::audit::Audit;
 use super::binding::Binding;
 use super::listed::sketches;
-use super::{Archive, Audit, Values, restore};
+use super::{Archive, restore};
 use crate::document::DocumentStore;
+use crate::error::Error;
 use crate::future::Answer;
+use crate::name::CounterName;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid};
-use crate::visits::unions::Unions;
-use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading,
-    Unreadable, Witness,
+use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::visits::ledger::{ArchiveHealth, Hint};
+use crate::visits::store::{
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unions,
+    Unreadable, Values, Witness,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
 
 impl Store for Archive {
     fn shards(&self) -> Shards {

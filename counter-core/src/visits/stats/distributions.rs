@@ -2,10 +2,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{NAMED, PAGE, Stats, buckets, check};
+use crate::error::{Error, ErrorKind};
+use crate::name::CounterName;
+use crate::time::{Precision, Timestamp};
+use crate::visits::distribution::{Bin, Distribution, Measure};
 #[cfg(feature = "alert")]
-use crate::visits::BinReading;
-use crate::visits::{Bin, Distribution, Measure, Unreadable};
-use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use crate::visits::store::BinReading;
+use crate::visits::store::Unreadable;
 
 /// The distributions of one measure, of some counters together: one for each bucket.
 ///
