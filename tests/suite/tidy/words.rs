@@ -65,12 +65,12 @@ fn nothing_spawns_unasked_and_nothing_is_global() {
     // with what tells that a thread is ending.
     let asked = |word: &str, file: &str| {
         [
-            ("spawn", "counter-core/src/visits/upkeep.rs"),
+            ("spawn", "counter-core/src/visits/counters/upkeep.rs"),
             // The connection of a Redis store, whose `connect` says so, and the lookup of its name.
             ("spawn", "counter-core/src/redis/dialer.rs"),
             ("spawn", "counter-core/src/redis/address.rs"),
-            ("thread_local", "counter-core/src/visits/stripes.rs"),
-            ("static", "counter-core/src/visits/stripes.rs"),
+            ("thread_local", "counter-core/src/visits/tally/stripes.rs"),
+            ("static", "counter-core/src/visits/tally/stripes.rs"),
         ]
         .contains(&(word, file))
     };
