@@ -17,12 +17,12 @@ mod transaction;
 mod read;
 mod write_behind;
 mod reconcile;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 mod sql;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod uncached;
 
 pub use cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
@@ -40,7 +40,7 @@ pub use sql::MariaDatabase;
 pub use sql::PostgresDatabase;
 #[cfg(feature = "sqlite")]
 pub use sql::SqliteDatabase;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub use sqlx;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;

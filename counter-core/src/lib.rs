@@ -164,7 +164,8 @@ mod operations;
     allow(dead_code, unused_imports, reason = "each family needs another part of it")
 )]
 mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
+#[cfg_attr(not(feature = "sql"), allow(dead_code, unused_imports, reason = "only a database uses it"))]
 mod sql;
 
 pub mod document;
@@ -189,7 +190,7 @@ pub use name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 #[doc(inline)]
 pub use stores::SqlStore;
 #[doc(inline)]

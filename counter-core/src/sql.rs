@@ -5,8 +5,6 @@
 //! with many values goes into taking it apart.
 
 mod schema;
-#[cfg(feature = "sqlite")]
-mod file;
 mod failure;
 mod dialect;
 #[cfg(feature = "sqlite")]
@@ -19,16 +17,14 @@ mod statement;
 mod session;
 mod pools;
 mod tables;
-#[cfg(feature = "sqlite")]
-mod reopen;
 mod database;
 mod expired;
 
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;
 pub(crate) use failure::{Class, Failure};
-#[cfg(feature = "sqlite")]
-pub(crate) use file::{FileError, OpenedFile, PathState};
 pub(crate) use schema::SchemaError;
 pub(crate) use session::{Options, Row, Session};
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::file::{FileError, OpenedFile, PathState};
 pub(crate) use statement::Value;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pools::Pools;
-#[cfg(feature = "sqlite")]
-use super::reopen::Reopening;
 use super::schema::check_version;
 #[cfg(feature = "sqlite")]
 use super::session::Pool;
+#[cfg(feature = "sqlite")]
+use super::sqlite::reopen::Reopening;
 use super::{Class, Dialect, Failure, Options, Row, SchemaError, Session, Value, tables};
 use crate::backoff::Backoff;
 use crate::expiry_clock::ExpiryClock;

@@ -3,9 +3,9 @@ use std::fmt;
 
 use sqlx::Error as SqlError;
 
-#[cfg(feature = "sqlite")]
-use super::file::FileError;
 use super::schema::SchemaError;
+#[cfg(feature = "sqlite")]
+use super::sqlite::file::FileError;
 use crate::{Error, ErrorKind};
 
 /// The meanings of what a database answers instead of doing it.

@@ -8,9 +8,9 @@ use sqlx::pool::PoolOptions;
 #[cfg(feature = "sqlite")]
 use sqlx::sqlite::SqliteConnectOptions;
 
-#[cfg(feature = "sqlite")]
-use super::file::{OpenedFile, PathState};
 use super::session::Pool;
+#[cfg(feature = "sqlite")]
+use super::sqlite::file::{OpenedFile, PathState};
 use super::{Dialect, Failure, Options, Session};
 
 /// The connections to a database.

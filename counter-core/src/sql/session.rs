@@ -17,7 +17,7 @@ use sqlx::{Error as SqlError, Executor, Row as _};
 use tokio::time::timeout;
 
 #[cfg(feature = "sqlite")]
-use super::file::OpenedFile;
+use super::sqlite::file::OpenedFile;
 use super::statement::query;
 use super::{Class, Dialect, Failure, Value};
 

@@ -1,3 +1,6 @@
+pub(super) mod file;
+pub(super) mod reopen;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

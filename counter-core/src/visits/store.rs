@@ -5,18 +5,18 @@ mod fence;
 mod batch;
 mod reading;
 pub(crate) mod identity;
-#[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "archive", feature = "sql"))]
 mod unions;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sql"))]
 mod remarks;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sql"))]
 mod skew;
 #[cfg(feature = "archive")]
 mod archive_store;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod sql;
 
 use std::fmt;

@@ -8,10 +8,10 @@ use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout};
 
 use super::file::{FileError, PathState};
-use super::pools::Pools;
-use super::schema::check_version;
-use super::{Failure, tables};
 use crate::private_file;
+use crate::sql::pools::Pools;
+use crate::sql::schema::check_version;
+use crate::sql::{Failure, tables};
 use crate::unwind::tell;
 
 /// How long a removed file stays missing before another one is created: a backup may be about to be copied there, and
@@ -26,7 +26,7 @@ const REPORT_TIME: Duration = Duration::from_secs(3600);
 
 /// The settings to connect again to a SQLite database file that was removed or replaced while it was in use.
 #[derive(Debug)]
-pub(super) struct Reopening {
+pub(in crate::sql) struct Reopening {
     options: SqliteConnectOptions,
     most: u32,
     creates_tables: bool,
@@ -36,23 +36,23 @@ pub(super) struct Reopening {
 }
 
 impl Reopening {
-    pub(super) fn new(options: SqliteConnectOptions, most: u32, creates_tables: bool) -> Self {
+    pub(in crate::sql) fn new(options: SqliteConnectOptions, most: u32, creates_tables: bool) -> Self {
         Self { options, most, creates_tables, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
     }
 
     /// Waits until no other call opens the file again.
-    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(in crate::sql) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
     /// Returns whether the file was replaced recently.
-    pub(super) fn is_recent(&self) -> bool {
+    pub(in crate::sql) fn is_recent(&self) -> bool {
         let last = *self.last.lock().expect("nothing panics under this lock");
         last.is_some_and(|last| last.elapsed() < REPORT_TIME)
     }
 
     /// Returns connections to the file that the path leads to now.
-    pub(super) async fn reopen(
+    pub(in crate::sql) async fn reopen(
         &self,
         pools: &Pools,
         limit: Duration,
