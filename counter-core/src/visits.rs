@@ -29,8 +29,8 @@ pub use ledger::{
 pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques};
 pub use store::{
     Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Fence, FenceKind,
-    GridMismatch, Incarnation, KnownReading, Part, Reading, Remark, Store, StoreId, StoreIdError,
-    StoredFence, Unreadable, VisitorCell, Witness,
+    GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,
+    StoredFence, Unreadable, VisitorCell, Witness, Write,
 };
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
 

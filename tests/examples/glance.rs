@@ -10,6 +10,7 @@ use axum::body::Body;
 use counter_core::stores::Namespace;
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::Read;
 use counter_core::{Counters, MemoryStore, Precision, Precisions, RedisStore, SqlStore, Store, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::Request;

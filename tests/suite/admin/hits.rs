@@ -11,6 +11,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use counter_core::stores::Shards;
+use counter_core::visits::{Read, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};

@@ -13,9 +13,9 @@ use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Remark,
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Read, Remark, Write,
 };
-use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Store, Timestamp};
+use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;

@@ -15,7 +15,7 @@ use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
 use crate::visits::pending::BINS;
 use crate::visits::source::{Source, SourceName};
 use crate::visits::store::{
-    AHEAD, Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Reading, Remark, Store,
+    AHEAD, Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Read, Reading, Remark,
     Values, VisitorCell, count_of,
 };
 use crate::writer::WriterId;

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::batch::{AHEAD, ApplyOutcome, Batch, Part, Remark};
 use super::fence::{FenceKind, StoredFence};
+use super::read::{Read, SKETCHES};
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
-use super::{Cleaned, SKETCHES, Store};
+use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
 use crate::expiry_clock::{Expiry, ExpiryClock};
@@ -75,15 +76,7 @@ impl MemoryVisits {
     }
 }
 
-impl Store for MemoryVisits {
-    fn kind(&self) -> String {
-        "memory".to_owned()
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
-    }
-
+impl Write for MemoryVisits {
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move { Ok(self.kept().apply(batch)) })
     }
@@ -94,6 +87,38 @@ impl Store for MemoryVisits {
 
     fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move { Ok(None) })
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            kept.counts.retain(|(_, name), _| name != counter);
+            kept.visitors.retain(|(name, _), _| name != counter);
+            kept.bins.retain(|(name, ..), _| name != counter);
+            kept.totals.remove(counter);
+            #[cfg(feature = "archive")]
+            kept.archived.forget(counter);
+            Ok(())
+        })
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            let over = kept.expiry(Timestamp::now());
+            kept.salts.retain(|bucket, salt| !over.is_over(bucket.start, salt.expiry));
+            Ok(kept.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+        })
+    }
+}
+
+impl Read for MemoryVisits {
+    fn kind(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
     }
 
     fn samples<'a>(
@@ -118,19 +143,6 @@ impl Store for MemoryVisits {
         Box::pin(async move {
             let totals = &self.kept().totals;
             Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
-        })
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> Answer<'a, ()> {
-        Box::pin(async move {
-            let kept = &mut *self.kept();
-            kept.counts.retain(|(_, name), _| name != counter);
-            kept.visitors.retain(|(name, _), _| name != counter);
-            kept.bins.retain(|(name, ..), _| name != counter);
-            kept.totals.remove(counter);
-            #[cfg(feature = "archive")]
-            kept.archived.forget(counter);
-            Ok(())
         })
     }
 
@@ -192,15 +204,6 @@ impl Store for MemoryVisits {
 
     fn hints(&self) -> Vec<Hint> {
         self.kept().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        Box::pin(async move {
-            let kept = &mut *self.kept();
-            let over = kept.expiry(Timestamp::now());
-            kept.salts.retain(|bucket, salt| !over.is_over(bucket.start, salt.expiry));
-            Ok(kept.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
-        })
     }
 
     fn known<'a>(

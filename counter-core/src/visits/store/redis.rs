@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keys::Keys;
 
 use super::batch::{ApplyOutcome, Batch};
+use super::read::Read;
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 use super::skew::Skew;
 use super::witness::Witness;
-use super::{Cleaned, Store};
+use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::redis::RedisDocuments;
 use crate::future::Answer;
@@ -71,23 +72,7 @@ impl RedisVisits {
     }
 }
 
-impl Store for RedisVisits {
-    fn shards(&self) -> Shards {
-        self.client.shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.client.connections()
-    }
-
-    fn kind(&self) -> String {
-        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
-    }
-
+impl Write for RedisVisits {
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             let by_script = apply::apply(self, batch);
@@ -103,14 +88,6 @@ impl Store for RedisVisits {
 
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.skew.seconds()
-    }
-
-    fn hints(&self) -> Vec<Hint> {
-        if self.is_replica.load(Ordering::Relaxed) { vec![Hint::STORE_IS_REPLICA] } else { Vec::new() }
     }
 
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
@@ -137,6 +114,40 @@ impl Store for RedisVisits {
         })
     }
 
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(forget::forget(self, counter, grid, now))
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(salt::salt(self, epoch, candidate, expiry))
+    }
+}
+
+impl Read for RedisVisits {
+    fn shards(&self) -> Shards {
+        self.client.shards()
+    }
+
+    fn connections(&self) -> u64 {
+        self.client.connections()
+    }
+
+    fn kind(&self) -> String {
+        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.is_replica.load(Ordering::Relaxed) { vec![Hint::STORE_IS_REPLICA] } else { Vec::new() }
+    }
+
     fn samples<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -149,10 +160,6 @@ impl Store for RedisVisits {
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::lifetimes(self, counters))
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(forget::forget(self, counter, grid, now))
     }
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
@@ -183,10 +190,6 @@ impl Store for RedisVisits {
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>> {
         Box::pin(read::bins(self, counters, precision, range))
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        Box::pin(salt::salt(self, epoch, candidate, expiry))
     }
 
     fn known<'a>(

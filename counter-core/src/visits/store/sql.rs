@@ -17,10 +17,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::{ApplyOutcome, Batch};
+use super::read::Read;
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 use super::skew::Skew;
 use super::witness::Witness;
-use super::{Cleaned, Store};
+use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::sql::SqlDocuments;
 use crate::error::{Error, ErrorKind};
@@ -52,21 +53,9 @@ impl SqlVisits {
     }
 }
 
-impl Store for SqlVisits {
-    fn connections(&self) -> u64 {
-        self.database.connections()
-    }
-
+impl Write for SqlVisits {
     fn batch_samples(&self) -> usize {
         BATCH
-    }
-
-    fn kind(&self) -> String {
-        self.database.dialect().name.to_owned()
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
@@ -75,18 +64,6 @@ impl Store for SqlVisits {
 
     fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         Box::pin(async move { fence::witness(self, writer).await.map(Some) })
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.skew.seconds()
-    }
-
-    fn hints(&self) -> Vec<Hint> {
-        let hints = [
-            (self.database.was_replaced(), Hint::STORE_REPLACED),
-            (self.database.is_clock_ahead(), Hint::CLOCK_JUMPED),
-        ];
-        hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect()
     }
 
     fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
@@ -103,6 +80,40 @@ impl Store for SqlVisits {
         })
     }
 
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(forget::forget(self, counter, grid, now))
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(salt::salt(self, epoch, candidate, expiry))
+    }
+}
+
+impl Read for SqlVisits {
+    fn connections(&self) -> u64 {
+        self.database.connections()
+    }
+
+    fn kind(&self) -> String {
+        self.database.dialect().name.to_owned()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let hints = [
+            (self.database.was_replaced(), Hint::STORE_REPLACED),
+            (self.database.is_clock_ahead(), Hint::CLOCK_JUMPED),
+        ];
+        hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect()
+    }
+
     fn samples<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -115,10 +126,6 @@ impl Store for SqlVisits {
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::lifetimes(self, counters))
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(forget::forget(self, counter, grid, now))
     }
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
@@ -149,10 +156,6 @@ impl Store for SqlVisits {
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>> {
         Box::pin(bins::read(self, counters, precision, range))
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        Box::pin(salt::salt(self, epoch, candidate, expiry))
     }
 
     fn known<'a>(
