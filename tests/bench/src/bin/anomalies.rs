@@ -12,7 +12,7 @@ use std::time::Instant;
 use bench::score::{Outcome, Scored, best, probation};
 use bench::simulated::{Labeled, Random, corpus, quiet};
 use bench::table;
-use counter_core::forecast::Detector;
+use counter_alert::detector::Detector;
 use counter_core::{Precision, Timestamp};
 
 /// The seeds of the series that are made up.
@@ -95,7 +95,7 @@ fn detected(series: &Labeled) -> Vec<f64> {
     judged(series, |judgement| judgement.map_or(0.0, |judgement| -judgement.probability.max(1e-300).log10()))
 }
 
-fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_core::forecast::Judgement>) -> T) -> Vec<T> {
+fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
     let width = Precision::try_from(series.width).expect("a width");
     let known = &series.values[..probation(series.values.len())];
     let is_count = known.iter().all(|value| *value >= 0.0 && value.fract() == 0.0);
