@@ -8,6 +8,7 @@ mod profile;
 mod models;
 mod shifts;
 mod silence;
+mod stillness;
 mod judgement;
 #[allow(clippy::module_inception, reason = "the `Detector` itself, beside what it is made of")]
 mod detector;

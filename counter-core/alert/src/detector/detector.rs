@@ -8,6 +8,7 @@ use super::poisson;
 use super::scale::Scale;
 use super::shifts::Shifts;
 use super::silence::Silence;
+use super::stillness::Stillness;
 use super::tail::Tails;
 
 /// The number of values that a detector needs before it judges.
@@ -70,6 +71,7 @@ pub struct Detector {
     settling: u32,
     shifts: Shifts,
     silence: Silence,
+    stillness: Stillness,
 }
 
 impl Detector {
@@ -103,6 +105,7 @@ impl Detector {
             settling: 0,
             shifts: Shifts::new(width),
             silence: Silence::default(),
+            stillness: Stillness::default(),
         }
     }
 
@@ -143,15 +146,23 @@ impl Detector {
             self.settling = SETTLE;
             self.shifts.skip();
             self.silence.skip();
+            self.stillness.skip();
         }
-        if self.scale == Scale::Counts {
-            let weight = 1.0 / (f64::from(self.seen) + 1.0).min(self.kept as f64);
-            self.silence.observe(&self.models, start, value, weight);
+        let weight = self.weight();
+        match (self.scale, self.tails) {
+            (Scale::Counts, _) => self.silence.observe(&self.models, start, value, weight),
+            (Scale::Measures, Some(tails)) => self.stillness.observe(value, tails.scale, weight),
+            (Scale::Measures, None) => {}
         }
         let scaled = self.scale.apply(value);
         let judgement = self.judge(start, value, scaled);
         self.adapt(start, scaled);
         judgement
+    }
+
+    /// Returns the weight of the next value in a mean over the values of late.
+    fn weight(&self) -> f64 {
+        1.0 / (f64::from(self.seen) + 1.0).min(self.kept as f64)
     }
 
     /// Returns the tails that values are judged by, if there are enough values and no gap was lately.
@@ -188,6 +199,7 @@ impl Detector {
             probability,
             missed: self.silence.missed(),
             silence: self.silence.probability(),
+            stillness: self.stillness.probability(self.weight()),
             error: self.scale.deviation(tails.scale, count),
             season: self.models.used_season(),
             false_alarms: self.false_alarms,

@@ -18,6 +18,8 @@ pub struct Judgement {
     pub missed: f64,
     /// The probability that so many are missed, 1 where none are.
     pub silence: f64,
+    /// The probability that values stay the same for as long as the last ones; 1 for counts.
+    pub stillness: f64,
     /// The usual error of what was expected: one standard deviation.
     pub error: f64,
     /// The season by which it was expected.
@@ -39,6 +41,11 @@ impl Judgement {
     /// Returns whether the value is above or below the band.
     pub fn is_unusual(&self) -> bool {
         self.is_high() || self.is_low()
+    }
+
+    /// Returns whether values stay the same where noise should move them.
+    pub fn is_still(&self) -> bool {
+        self.stillness < self.false_alarms
     }
 
     /// Returns whether hits are missing that surely should have come.
