@@ -5,19 +5,19 @@ use super::unwind::{caught, tell};
 
 /// The outcome of the passes of one loop so far.
 #[derive(Debug)]
-pub(crate) struct Passes {
+pub struct Passes {
     what: &'static str,
     failing: bool,
 }
 
 impl Passes {
     /// Begins with no failure, of what the log names so.
-    pub(crate) const fn of(what: &'static str) -> Self {
+    pub const fn of(what: &'static str) -> Self {
         Self { what, failing: false }
     }
 
     /// Makes a pass, and returns what came of it unless it failed; a panic is a failure.
-    pub(crate) async fn make<T>(&mut self, pass: impl Future<Output = Result<T, Error>> + Send) -> Option<T> {
+    pub async fn make<T>(&mut self, pass: impl Future<Output = Result<T, Error>> + Send) -> Option<T> {
         let Self { what, failing } = self;
         match caught(pass).await {
             Ok(made) => {

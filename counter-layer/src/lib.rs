@@ -42,7 +42,6 @@
 //! - `hits`: hits from other programs over HTTP, each of them once, at `api/hits` of that router.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
-//! - `webhook`: [`webhook`], which delivers alerts and reports.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
 
 mod debug;
@@ -66,8 +65,6 @@ mod limit;
 pub mod log;
 #[cfg(feature = "serde")]
 pub mod record;
-#[cfg(feature = "webhook")]
-pub mod webhook;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

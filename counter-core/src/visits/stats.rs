@@ -606,8 +606,7 @@ fn last_label() -> CounterName {
 }
 
 impl Series {
-    /// Creates a series from samples that were read elsewhere, ascending, for [forecasts](crate::forecast)
-    /// and the like.
+    /// Creates a series from samples that were read elsewhere, ascending, such as for a forecast.
     #[must_use]
     pub const fn new(precision: Precision, range: Range<Timestamp>, samples: Vec<Sample>) -> Self {
         Self { precision, range, samples, unreadable: None }

@@ -5,11 +5,11 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 #[cfg(feature = "alert")]
-use counter_core::alert::Alerts;
+use counter_alert::Alerts;
+#[cfg(feature = "note")]
+use counter_alert::note::Notes;
 #[cfg(feature = "archive")]
 use counter_core::archive::Archive;
-#[cfg(feature = "note")]
-use counter_core::note::Notes;
 #[cfg(feature = "hits")]
 use counter_core::source::Sources;
 
@@ -148,11 +148,11 @@ impl Options {
     /// Tells the rules of a watch and what is known of them, at `api/alerts`, as metrics, and on the dashboard, where clients
     /// that [may silence](crate::admin::Access::may_silence) rules can do so. Default: there is no such path.
     ///
-    /// It is the handle of [`Watch::alerts`](counter_core::alert::Watch::alerts), or one of the same rules where another
+    /// It is the handle of [`Watch::alerts`](counter_alert::Watch::alerts), or one of the same rules where another
     /// process runs the watch. The [guide](crate::guide::admin#alerts) shows what to do with it.
     ///
     /// ```
-    /// use counter_core::alert::{AlertRule, Watch};
+    /// use counter_alert::{AlertRule, Watch};
     /// use counter_core::{Counters, MemoryStore, Precision};
     /// use counter_layer::admin::{self, Access, Options};
     ///
@@ -180,7 +180,7 @@ impl Options {
     /// [guide](crate::guide::admin#notes) has the line for a script.
     ///
     /// ```
-    /// use counter_core::note::Notes;
+    /// use counter_alert::note::Notes;
     /// use counter_core::{Counters, MemoryStore};
     /// use counter_layer::admin::{self, Access, Options};
     ///

@@ -245,7 +245,7 @@ impl Problem {
 
     /// The problem of a forecast that was refused.
     #[cfg(feature = "forecast")]
-    pub(crate) fn no_forecast(refused: &counter_core::forecast::ForecastError) -> Self {
+    pub(crate) fn no_forecast(refused: &counter_alert::forecast::ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::alert::{AlertRule, Severity, Watch};
+use counter_alert::{AlertRule, Severity, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::alert::Alerts;
+use counter_alert::Alerts;
+use counter_alert::note::Notes;
 use counter_core::archive::Archive;
-use counter_core::note::Notes;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_alert::note::{Note, Notes};
 use counter_core::document::DocumentStore;
-use counter_core::note::{Note, Notes};
 use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+#[cfg(feature = "note")]
+use counter_alert::note::Notes;
+#[cfg(feature = "alert")]
+use counter_alert::{AlertKind, Alerts, AlertsStatus};
 #[cfg(feature = "alert")]
 use counter_core::CounterName;
-#[cfg(feature = "alert")]
-use counter_core::alert::{AlertKind, Alerts, AlertsStatus};
-#[cfg(feature = "note")]
-use counter_core::note::Notes;
 use counter_core::{Error, Timestamp};
 
 use super::chart::Annotation;
@@ -42,7 +42,7 @@ impl Annotators {
         #[cfg(feature = "note")]
         if let Some(notes) = &self.notes {
             let notes = notes.list(range).await?.into_iter();
-            let annotation = |note: counter_core::note::Note| Annotation {
+            let annotation = |note: counter_alert::note::Note| Annotation {
                 at: note.at(),
                 kind: AnnotationKind::Note(note.id().to_owned()),
                 text: note.text().to_owned(),
@@ -65,7 +65,7 @@ pub(super) fn alerts(
         rule.is_some_and(|rule| rule.counters.iter().any(|counter| counters.contains(counter)))
     };
     let alerts = known.history.iter().map(|entry| &entry.alert).filter(|alert| looks_at(&alert.rule));
-    let annotation = |alert: &counter_core::alert::Alert| {
+    let annotation = |alert: &counter_alert::Alert| {
         let (kind, word) = match alert.kind {
             AlertKind::Raised => (AnnotationKind::Raised, "raised"),
             AlertKind::Resolved => (AnnotationKind::Resolved, "resolved"),

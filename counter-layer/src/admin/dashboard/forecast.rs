@@ -1,9 +1,9 @@
 //! The forecast of the main line of the chart, and its error on the past.
 
 #[cfg(feature = "forecast")]
-use counter_core::ErrorKind;
+use counter_alert::forecast::{Forecast, ForecastError, Method};
 #[cfg(feature = "forecast")]
-use counter_core::forecast::{Forecast, ForecastError, Method};
+use counter_core::ErrorKind;
 use counter_core::{Error, Stats, Timestamp};
 
 #[cfg(feature = "forecast")]
@@ -26,9 +26,9 @@ pub(super) async fn read(
         return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
     }
     let (precision, horizon) = (view.precision.precision, view.horizon());
-    let mut forecast = stats.forecast(counter, precision, horizon, until).await;
+    let mut forecast = Forecast::read(stats, counter, precision, horizon, until).await;
     if let Err(ForecastError::Horizon { most, .. }) = forecast {
-        forecast = stats.forecast(counter, precision, most, until).await;
+        forecast = Forecast::read(stats, counter, precision, most, until).await;
     }
     match forecast {
         Ok(forecast) => Ok(Some(forecast_view(counter.to_string(), &forecast))),
@@ -49,7 +49,7 @@ pub(super) async fn read(_: &Stats, _: &View, _: Timestamp) -> Result<Option<For
 
 #[cfg(feature = "forecast")]
 fn forecast_view(line: String, forecast: &Forecast) -> ForecastView {
-    let point = |point: &counter_core::forecast::Point| ForecastPoint {
+    let point = |point: &counter_alert::forecast::Point| ForecastPoint {
         start: point.start,
         count: point.expected,
         lower: point.lower,

@@ -1,9 +1,9 @@
 //! Forms on the pages by which notes are added and removed, and what they send.
 
 #[cfg(feature = "note")]
-use counter_core::Timestamp;
+use counter_alert::note::Note;
 #[cfg(feature = "note")]
-use counter_core::note::Note;
+use counter_core::Timestamp;
 
 #[cfg(feature = "note")]
 use super::format;

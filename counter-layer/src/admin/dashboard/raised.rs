@@ -23,8 +23,7 @@ impl Raised {
     #[cfg(feature = "alert")]
     pub(super) async fn read(reader: &Reader<'_>, view: &View) -> Result<Option<Self>, Error> {
         let (Some(known), Some(address)) = (reader.alerts().await?, view.alerts()) else { return Ok(None) };
-        let is_loud =
-            |rule: &&counter_core::alert::RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
+        let is_loud = |rule: &&counter_alert::RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
         let raised: Vec<_> = known.rules.iter().filter(is_loud).map(|rule| rule.name.as_str()).collect();
         let head = match raised.len() {
             0 => return Ok(None),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 #[cfg(feature = "alert")]
-use counter_core::alert::AlertsStatus;
+use counter_alert::AlertsStatus;
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
 #[cfg(feature = "alert")]

@@ -6,9 +6,9 @@ use axum::routing::get;
 use axum::routing::post;
 use axum::{Extension, Router};
 #[cfg(feature = "note")]
-use counter_core::ErrorKind;
+use counter_alert::note::Notes;
 #[cfg(feature = "note")]
-use counter_core::note::Notes;
+use counter_core::ErrorKind;
 use counter_core::{Error, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
 #[cfg(any(feature = "alert", feature = "note"))]
