@@ -38,6 +38,8 @@ pub use reconcile::{Drift, Recount};
 pub use sql::MariaDatabase;
 #[cfg(feature = "postgres")]
 pub use sql::PostgresDatabase;
+#[cfg(feature = "sql")]
+pub use sql::SqlDatabase;
 #[cfg(feature = "sqlite")]
 pub use sql::SqliteDatabase;
 #[cfg(feature = "sql")]
