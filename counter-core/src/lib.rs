@@ -188,6 +188,13 @@ pub mod alert;
 pub mod stores;
 pub mod guide;
 
+/// What the other packages of the workspace use, which pin the exact version. It is not part of the API.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::debug::{debug_in_full, in_full};
+    pub use crate::document::change::change_document;
+}
+
 pub use error::{Error, ErrorKind};
 pub use name::CounterName;
 #[cfg(feature = "redis")]

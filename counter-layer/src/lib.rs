@@ -45,7 +45,6 @@
 //! - `webhook`: [`webhook`], which delivers alerts and reports.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
 
-mod debug;
 mod reserved;
 mod request;
 mod closure;

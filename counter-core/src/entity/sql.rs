@@ -2,21 +2,15 @@
 
 mod tables;
 #[cfg(feature = "mariadb")]
-mod mariadb;
+pub(super) mod mariadb;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(super) mod postgres;
 #[cfg(feature = "sqlite")]
-mod sqlite;
+pub(super) mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "mariadb")]
-pub use mariadb::MariaDatabase;
-#[cfg(feature = "postgres")]
-pub use postgres::PostgresDatabase;
-#[cfg(feature = "sqlite")]
-pub use sqlite::SqliteDatabase;
 use sqlx::Error as SqlError;
 use sqlx::pool::PoolConnection;
 use tables::Tables;

@@ -26,27 +26,20 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Uses one pool for everything, of connections to a server or to a database in memory.
-    pub(super) fn new<D: Driver>(pool: sqlx::Pool<D>, settings: Settings) -> Self {
+    /// Reads and writes by these pools, to the database at a place if it can be replaced.
+    pub(super) fn new<D: Driver>(
+        write: sqlx::Pool<D>,
+        read: sqlx::Pool<D>,
+        place: Option<Arc<dyn Place>>,
+        settings: Settings,
+    ) -> Self {
         Self {
             dialect: D::DIALECT,
             schema: Schema { steps: D::DIALECT.schema, later_steps: settings.later_steps },
-            read: Arc::new(pool.clone()),
-            write: Arc::new(pool),
-            place: None,
+            write: Arc::new(write),
+            read: Arc::new(read),
+            place,
         }
-    }
-
-    /// Reads from connections of a pool of their own.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn with_readers<D: Driver>(self, pool: sqlx::Pool<D>) -> Self {
-        Self { read: Arc::new(pool), ..self }
-    }
-
-    /// Confirms that each connection leads to the database at a place.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn at(self, place: Arc<dyn Place>) -> Self {
-        Self { place: Some(place), ..self }
     }
 
     /// Returns a connection for reading.

@@ -12,7 +12,7 @@ use super::{Class, Database, Dialect, Settings};
 pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {
     let connections = Arc::default();
     let pool = pool_options::<Postgres>(settings.max_connections, &connections).connect_lazy_with(options);
-    Database::new(DIALECT, Pools::new(pool, settings), connections)
+    Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), connections)
 }
 
 const DIALECT: &Dialect = &Dialect {

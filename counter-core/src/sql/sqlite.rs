@@ -33,7 +33,7 @@ pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Databas
 /// Creates a database in memory, which is gone with this value.
 pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate::Error> {
     let pool = in_memory().await.map_err(|error| DIALECT.failure(error))?;
-    let mut database = Database::new(DIALECT, Pools::new(pool, settings), Arc::default());
+    let mut database = Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), Arc::default());
     database.is_in_memory = true;
     Ok(database)
 }

@@ -11,6 +11,7 @@ use super::{DIALECT, settled};
 use crate::future::BoxFuture;
 use crate::private_file;
 use crate::sql::pools::{Pools, Source, pool_options};
+use crate::sql::session::Place;
 use crate::sql::{Failure, Session, Settings, tables};
 use crate::unwind::tell;
 
@@ -141,7 +142,8 @@ impl OpenedPools {
             pool.idle_timeout(None).max_lifetime(None).connect_lazy_with(options.clone())
         };
         let (write, read) = (pool(1), pool(settings.max_connections.max(2) - 1));
-        let pools = Pools::new(write.clone(), settings).with_readers(read.clone()).at(Arc::clone(&file) as _);
+        let place: Arc<dyn Place> = Arc::clone(&file) as _;
+        let pools = Pools::new(write.clone(), read.clone(), Some(place), settings);
         Self { pools, write, read, file }
     }
 
