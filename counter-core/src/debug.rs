@@ -15,16 +15,18 @@ pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Implements `Debug` for errors: their messages, and those of their sources.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_in_full {
     ($($error:ty),+) => {
         $(impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::debug::in_full(self, f)
+                $crate::internal::in_full(self, f)
             }
         })+
     };
 }
-pub(crate) use debug_in_full;
+pub use debug_in_full;
 
 #[cfg(test)]
 mod tests {

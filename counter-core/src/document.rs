@@ -22,6 +22,7 @@
 
 mod store;
 mod version;
+pub(crate) mod change;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

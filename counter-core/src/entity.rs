@@ -34,12 +34,14 @@ pub use kind::Entity;
 #[doc(hidden)]
 pub use kind::is_entity_name;
 pub use reconcile::{Drift, Recount};
+#[cfg(feature = "sql")]
+pub use sql::SqlDatabase;
 #[cfg(feature = "mariadb")]
-pub use sql::MariaDatabase;
+pub use sql::mariadb::MariaDatabase;
 #[cfg(feature = "postgres")]
-pub use sql::PostgresDatabase;
+pub use sql::postgres::PostgresDatabase;
 #[cfg(feature = "sqlite")]
-pub use sql::SqliteDatabase;
+pub use sql::sqlite::SqliteDatabase;
 #[cfg(feature = "sql")]
 pub use sqlx;
 pub use transaction::UncommittedCount;

@@ -44,7 +44,6 @@
 //! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
 
-mod debug;
 mod reserved;
 mod request;
 mod closure;

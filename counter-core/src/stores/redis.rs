@@ -1,4 +1,6 @@
 mod builder;
+#[cfg(feature = "own-client")]
+mod own_client;
 
 use std::sync::Arc;
 

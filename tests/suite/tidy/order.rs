@@ -9,7 +9,9 @@ const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "document"]
 const ABOVE: [&str; 3] = ["stores", "guide", "internal"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 4] = [
+const SHARED: [(&str, &str, &str); 6] = [
+    ("visits", "document", "change_document"),
+    ("visits", "document", "Document"),
     ("visits", "document", "DocumentStore"),
     ("visits", "document", "MemoryDocuments"),
     ("visits", "document", "RedisDocuments"),

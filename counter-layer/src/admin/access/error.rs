@@ -37,4 +37,4 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-crate::debug::debug_in_full!(AccessError);
+counter_core::internal::debug_in_full!(AccessError);
