@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// Writes the message of an error and those of its sources, in one line.
-pub(crate) fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{error}")?;
     let mut source = error.source();
     while let Some(error) = source {

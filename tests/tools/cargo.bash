@@ -1,14 +1,20 @@
 # How the tests are built and run: everywhere with the same features, so that no crate is compiled twice.
 # To be sourced.
 
+# The packages that are published and build without librdkafka.
+packages=(counter-core counter-layer counter-admin)
+
 # The features of a package, one a line.
 features_of() {
-    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../../$1/Cargo.toml"
+    local root manifest
+    root="$(dirname "${BASH_SOURCE[0]}")/../.."
+    manifest="$(grep -lx "name = \"$1\"" "$root"/counter-*/Cargo.toml "$root"/counter-*/*/Cargo.toml)"
+    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$manifest"
 }
 
 # Not `--all-features`, which has the example's `kafka`: that builds librdkafka, 165 s of a C compiler.
 features=()
-for package in counter-core counter-layer; do
+for package in "${packages[@]}"; do
     for feature in $(features_of "$package"); do
         features+=(--features "$package/$feature")
     done

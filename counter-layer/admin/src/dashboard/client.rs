@@ -1,0 +1,35 @@
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+#[cfg(feature = "alert")]
+use crate::access::MaySilence;
+use crate::access::{LoggedIn, MayNote, RevocationsUnknown};
+
+/// The client of a page, by what the guard has left in its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    /// It has a session, which it can end.
+    pub(super) is_logged_in: bool,
+    pub(super) may_note: bool,
+    #[cfg(feature = "alert")]
+    pub(super) may_silence: bool,
+    /// The revocations of other instances are not known here.
+    pub(super) misses_revocations: bool,
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let extensions = &parts.extensions;
+        Ok(Self {
+            is_logged_in: extensions.get::<LoggedIn>().is_some(),
+            may_note: extensions.get::<MayNote>().is_some(),
+            #[cfg(feature = "alert")]
+            may_silence: extensions.get::<MaySilence>().is_some(),
+            misses_revocations: extensions.get::<RevocationsUnknown>().is_some(),
+        })
+    }
+}
