@@ -21,20 +21,14 @@ mod uniques;
 mod percentiles;
 mod slowest;
 mod statuses;
-#[cfg(feature = "forecast")]
 mod forecast;
 mod live;
 mod process;
-#[cfg(feature = "archive")]
 mod audit;
-#[cfg(feature = "alert")]
 pub(crate) mod alerts;
-#[cfg(feature = "note")]
 mod notes;
 mod export;
-#[cfg(feature = "openapi")]
 mod openapi;
-#[cfg(feature = "openapi")]
 mod explore;
 mod metrics;
 pub(crate) mod badge;

@@ -26,13 +26,10 @@ mod raised;
 mod frame;
 mod page;
 mod client;
-#[cfg(feature = "alert")]
 mod alerts;
 mod routes;
-#[cfg(feature = "alert")]
 mod alert_routes;
 
-#[cfg(feature = "alert")]
 pub(crate) use alert_routes::alert_pages;
 pub(crate) use annotations::Annotators;
 pub(crate) use routes::{Dashboard, first_page, pages};

@@ -18,19 +18,16 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Isolates a name from the text around it: letters that are written from right to left, and characters that change the
 /// direction, have no effect outside (Unicode Standard Annex #9, first strong isolates).
-#[cfg(feature = "dashboard")]
 pub(crate) fn isolated(name: &str) -> String {
     format!("\u{2068}{}\u{2069}", without_controls(name))
 }
 
 /// Isolates a name in a page, in an element of its own.
-#[cfg(feature = "dashboard")]
 pub(crate) fn bdi(name: &str) -> askama::filters::Safe<String> {
     askama::filters::Safe(format!("<bdi>{}</bdi>", escape(&without_controls(name))))
 }
 
 /// Replaces the characters that could end an isolate.
-#[cfg(feature = "dashboard")]
 fn without_controls(name: &str) -> String {
     let is_control = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars().map(|c| if is_control(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
@@ -40,7 +37,6 @@ fn without_controls(name: &str) -> String {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "dashboard")]
     #[test]
     fn a_name_cannot_leave_its_isolate() {
         assert_eq!(bdi("<\u{2069}>").0, "<bdi>&lt;\u{fffd}&gt;</bdi>");

@@ -186,7 +186,7 @@
 //! Where the counters are in an [`Archive`](counter_core::archive::Archive), its two stores should agree about every hour and
 //! day that is over. An [`Auditor`](counter_core::archive::Auditor) that runs in the process compares them each hour, and the
 //! dashboard, `/metrics` and `api/health` tell what differs.
-//! [`Options::archive`](crate::Options::archive) (feature `archive`) gives the router the last audit:
+//! [`Options::archive`](crate::Options::archive) gives the router the last audit:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/audit
@@ -212,8 +212,8 @@
 //!
 //! # Alerts
 //!
-//! Where a [`Watch`](counter_core::alert::Watch) looks at rules, [`Options::alerts`](crate::Options::alerts) (feature
-//! `alert`) gives the router its handle. Every process over the same store tells the same, also one that runs no watch:
+//! Where a [`Watch`](counter_core::alert::Watch) looks at rules, [`Options::alerts`](crate::Options::alerts)
+//! gives the router its handle. Every process over the same store tells the same, also one that runs no watch:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts
@@ -248,7 +248,7 @@
 //!
 //! # Notes
 //!
-//! A chart that drops asks for what happened then. With [`Options::notes`](crate::Options::notes) (feature `note`) the
+//! A chart that drops asks for what happened then. With [`Options::notes`](crate::Options::notes) the
 //! charts have a line at each note, with its text below them and in their tables, on all instances that share the store. The
 //! script that deploys the service leaves one, with a token that [may note](crate::Access::may_note):
 //!

@@ -27,9 +27,7 @@
 //!
 //! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
 //! `/logout` ends it. A `POST` to `/logout/everywhere` ends all sessions of the token, and one to `/links/revoke` all links;
-//! both need the token or a session. With the feature `dashboard`
-//! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
-//! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
+//! both need the token or a session. The root is the dashboard.
 //!
 //! Times are Unix seconds. A range has the buckets that start at or after `from` and before `to`; without
 //! `from` it has as many buckets as retention, and without `to` it ends with the current bucket. Where the store has an
@@ -50,7 +48,7 @@
 //!
 //! # The dashboard
 //!
-//! With the feature `dashboard` the root is a page for people, and each counter has a page: a summary of the
+//! The root is a page for people, and each counter has a page: a summary of the
 //! site, a chart of up to six counters and of unique visitors, the pages with the most hits, a table of all pages, and a
 //! panel for the counters of each facet. Today begins with the day bucket, which is the site's midnight where a
 //! [`utc_offset`](counter_core::Builder::utc_offset) is set, or at the midnight of the
@@ -83,10 +81,10 @@
 //! while the store is unavailable. After that a bucket without a hit is 0. The last seconds, which may still
 //! get hits from the next flush, are dashed.
 //!
-//! With the feature `note` and `Options::notes` the charts have a line at each note, with its text below them, and the
+//! With `Options::notes` the charts have a line at each note, with its text below them, and the
 //! dashboard has forms to add and to remove one for those that may.
 //!
-//! With the feature `forecast` as well, the chart can show a forecast of its first counter: a dotted line, in
+//! The chart can show a forecast of its first counter: a dotted line, in
 //! a band that 95 of 100 counts should stay in. Below the chart is the error of such a forecast on the past,
 //! compared with the naive forecast, or the reason why there is none. Unusual samples are marked with ◇, and
 //! are called `unusual` in the table of the chart.
@@ -97,7 +95,7 @@
 //!
 //! # Alerts
 //!
-//! With the feature `alert`, `Options::alerts` gives the router the rules of a watch. Their state is at `api/alerts`, with the
+//! `Options::alerts` gives the router the rules of a watch. Their state is at `api/alerts`, with the
 //! numbers of the buckets that decided, the messages of the past are at `api/alerts/history`, and the page `alerts` of the
 //! dashboard has both, and forms for those who may silence. The [guide](crate::guide#alerts) has examples.
 //!
@@ -125,9 +123,9 @@
 //! page with that form, and other clients a problem. Each of them can read;
 //! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
 //! `Options::hits` (feature `hits`) has opened `api/hits`, [`Access::may_repair`] the right to audit an archive and
-//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`, [`Access::may_note`] the right to add
-//! and remove notes, where `Options::notes` (feature `note`) has opened `api/notes`, and [`Access::may_silence`] the right
-//! to silence rules and to send tests, where `Options::alerts` (feature `alert`) has opened `api/alerts`. Where a proxy ends TLS,
+//! repair it, where `Options::archive` has opened `api/audit`, [`Access::may_note`] the right to add
+//! and remove notes, where `Options::notes` has opened `api/notes`, and [`Access::may_silence`] the right
+//! to silence rules and to send tests, where `Options::alerts` has opened `api/alerts`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!
@@ -182,7 +180,6 @@ mod status;
 mod problem;
 mod upload;
 mod escape;
-#[cfg(feature = "dashboard")]
 mod zone;
 mod mount;
 #[cfg(feature = "hits")]
@@ -193,7 +190,6 @@ mod digits;
 mod sparkline;
 mod kind;
 mod api;
-#[cfg(feature = "dashboard")]
 mod dashboard;
 
 use std::sync::Arc;
@@ -211,8 +207,6 @@ pub use zone::{TimeZoneError, utc_offset};
 use access::headers;
 use api::badge::{self, Pictures};
 use api::explain;
-#[cfg(not(feature = "dashboard"))]
-use api::index;
 use api::route::{self, Catalog};
 use api::routes::routes;
 use counter_layer::Rules;
@@ -267,32 +261,17 @@ pub fn router(stats: Stats, access: Access) -> Router {
 /// Creates the admin router with options; otherwise as [`router`].
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
-    #[cfg(feature = "dashboard")]
-    let annotators = dashboard::Annotators {
-        #[cfg(feature = "note")]
-        notes: options.notes.clone(),
-        #[cfg(feature = "alert")]
-        alerts: options.alerts.clone(),
-    };
-    #[cfg(feature = "dashboard")]
-    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), annotators);
-    #[cfg(feature = "dashboard")]
+    let annotators = dashboard::Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
+    let site = dashboard::Dashboard::new(stats, options.zone.clone(), annotators);
+    let mut pages = dashboard::pages(&site);
+    if let Some(alerts) = &options.alerts {
+        pages = pages.merge(dashboard::alert_pages(&site, alerts));
+    }
+    let (public_path, documents) = (options.public_path.clone(), site.stats().documents());
     let first = dashboard::first_page(&site);
-    #[cfg(not(feature = "dashboard"))]
-    let first = index::first_page(&stats, &catalog);
-    #[cfg(feature = "dashboard")]
-    let pages = dashboard::pages(&site);
-    #[cfg(all(feature = "alert", feature = "dashboard"))]
-    let pages = match &options.alerts {
-        Some(alerts) => pages.merge(dashboard::alert_pages(&site, alerts)),
-        None => pages,
-    };
-    let (public_path, documents) = (options.public_path.clone(), stats.documents());
-    let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
+    let (routes, descriptions) = route::serve(routes(first, site.stats(), &access, options, &catalog));
     catalog.set(descriptions);
-    #[cfg(feature = "dashboard")]
-    let routes = routes.merge(pages);
-    access.guard(with_fallbacks(routes), public_path, documents.as_ref())
+    access.guard(with_fallbacks(routes.merge(pages)), public_path, documents.as_ref())
 }
 
 fn with_fallbacks(routes: Router) -> Router {

@@ -73,7 +73,6 @@ impl Mount {
     }
 
     /// The address of the first page.
-    #[cfg_attr(not(feature = "dashboard"), allow(dead_code, reason = "pages link to it"))]
     pub(crate) fn first(&self) -> String {
         format!("{}{}", self.path, if self.is_folder { "/" } else { "" })
     }

@@ -4,24 +4,12 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-#[cfg(feature = "alert")]
 use counter_core::alert::Alerts;
-#[cfg(feature = "archive")]
 use counter_core::archive::Archive;
-#[cfg(feature = "note")]
 use counter_core::note::Notes;
-#[cfg(feature = "hits")]
-use counter_core::source::Sources;
 
 use super::mount::{PublicPath, PublicPathError};
-#[cfg(feature = "hits")]
-use super::producers::Producers;
-#[cfg(feature = "time-zone")]
-use super::zone::TimeZoneError;
-#[cfg(feature = "dashboard")]
 use super::zone::Zone;
-#[cfg(feature = "hits")]
-use counter_layer::log::LogCounter;
 
 /// Options of the admin router.
 ///
@@ -37,15 +25,11 @@ pub struct Options {
     pub(crate) listeners: usize,
     pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
     pub(crate) public_path: Option<PublicPath>,
-    #[cfg(feature = "dashboard")]
     pub(crate) zone: Zone,
     #[cfg(feature = "hits")]
-    pub(crate) producers: Option<Producers>,
-    #[cfg(feature = "archive")]
+    pub(crate) producers: Option<super::producers::Producers>,
     pub(crate) archive: Option<Archive>,
-    #[cfg(feature = "alert")]
     pub(crate) alerts: Option<Alerts>,
-    #[cfg(feature = "note")]
     pub(crate) notes: Option<Notes>,
 }
 
@@ -57,15 +41,11 @@ impl Options {
             listeners: 64,
             live_until: None,
             public_path: None,
-            #[cfg(feature = "dashboard")]
             zone: Zone::default(),
             #[cfg(feature = "hits")]
             producers: None,
-            #[cfg(feature = "archive")]
             archive: None,
-            #[cfg(feature = "alert")]
             alerts: None,
-            #[cfg(feature = "note")]
             notes: None,
         }
     }
@@ -94,9 +74,9 @@ impl Options {
     ///
     /// Requests that are told of are decided about by `counter`, as those of an access log are. The address in a record
     /// is the client's, however many hops or which networks the identity trusts: such a request has come by none of
-    /// them, and [`LogCounter::behind`], which is for the log of a proxy, is not to be called. Each producer is a
+    /// them, and [`LogCounter::behind`](counter_layer::log::LogCounter::behind), which is for the log of a proxy, is not to be called. Each producer is a
     /// [source](counter_core::source) with the name `producer:` and its own. Its position is kept for 90 days after its
-    /// last request, or for as long as [`Sources::keep_for`] says. The [guide](crate::guide#hits-from-other-programs)
+    /// last request, or for as long as [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The [guide](crate::guide#hits-from-other-programs)
     /// shows clients.
     ///
     /// ```
@@ -114,8 +94,12 @@ impl Options {
     /// ```
     #[cfg(feature = "hits")]
     #[must_use]
-    pub fn hits(mut self, sources: Sources, counter: LogCounter) -> Self {
-        self.producers = Some(Producers::new(sources, counter));
+    pub fn hits(
+        mut self,
+        sources: counter_core::source::Sources,
+        counter: counter_layer::log::LogCounter,
+    ) -> Self {
+        self.producers = Some(super::producers::Producers::new(sources, counter));
         self
     }
 
@@ -138,7 +122,6 @@ impl Options {
     /// # drop(admin);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[cfg(feature = "archive")]
     #[must_use]
     pub fn archive(mut self, archive: Archive) -> Self {
         self.archive = Some(archive);
@@ -166,7 +149,6 @@ impl Options {
     /// # drop(admin);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[cfg(feature = "alert")]
     #[must_use]
     pub fn alerts(mut self, alerts: Alerts) -> Self {
         self.alerts = Some(alerts);
@@ -192,7 +174,6 @@ impl Options {
     /// # drop(admin);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[cfg(feature = "note")]
     #[must_use]
     pub fn notes(mut self, notes: Notes) -> Self {
         self.notes = Some(notes);
@@ -221,7 +202,7 @@ impl Options {
     /// # Errors
     /// When there is no time zone of this name.
     #[cfg(feature = "time-zone")]
-    pub fn time_zone(mut self, name: &str) -> Result<Self, TimeZoneError> {
+    pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::TimeZoneError> {
         self.zone = Zone::new(name)?;
         Ok(self)
     }

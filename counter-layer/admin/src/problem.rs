@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use counter_core::forecast::ForecastError;
 use counter_core::{CounterName, Error, ErrorKind, Stats};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::status::{Health, Ledger};
 
@@ -19,9 +21,8 @@ pub(crate) struct Problem {
 
 /// A problem, as RFC 9457 writes it. Without a type of its own: the status says what kind it is, and
 /// `parameter` what it is about.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = Problem))]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
 pub(crate) struct Details {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -131,7 +132,6 @@ impl Problem {
         problem
     }
 
-    #[cfg(feature = "alert")]
     pub(crate) fn unknown_rule(rule: &str) -> Self {
         let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such rule");
         problem.details.parameter = Some("rule".to_owned());
@@ -153,7 +153,6 @@ impl Problem {
         problem
     }
 
-    #[cfg(feature = "dashboard")]
     pub(crate) fn no_link() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this link has ended, or is not the one that was made")
     }
@@ -179,26 +178,11 @@ impl Problem {
     }
 
     /// A silence or a test of which the store did not say that it is there. To ask again is safe.
-    #[cfg(feature = "alert")]
     pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "alerts cannot be changed");
         Self::without_the_store(error, stats)
     }
 
-    /// A request of a producer whose earlier ones are not counted.
-    #[cfg(feature = "hits")]
-    pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
-        let detail = format!(
-            "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
-             send {} next",
-            counted + 1
-        );
-        let mut problem = Self::new(StatusCode::CONFLICT, detail);
-        problem.details.number = Some(counted);
-        problem
-    }
-
-    #[cfg(feature = "archive")]
     pub(crate) fn audit_under_way() -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -207,14 +191,12 @@ impl Problem {
     }
 
     /// An audit, perhaps with a repair, that one of the stores ended.
-    #[cfg(feature = "archive")]
     pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "an audit of the archive failed");
         Self::without_the_store(error, stats)
     }
 
     /// A note that was perhaps not added, or not removed.
-    #[cfg(feature = "note")]
     pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
         if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
             return Self::new(StatusCode::CONFLICT, error.to_string());
@@ -231,21 +213,8 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
     }
 
-    #[cfg(feature = "hits")]
-    pub(crate) fn encoded_body() -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
-    }
-
-    /// Hits that the store did not take now. To send them again is safe.
-    #[cfg(feature = "hits")]
-    pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
-        warn(stats, error, "hits of a producer are not counted, until it repeats them");
-        Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
-    }
-
     /// The problem of a forecast that was refused.
-    #[cfg(feature = "forecast")]
-    pub(crate) fn no_forecast(refused: &counter_core::forecast::ForecastError) -> Self {
+    pub(crate) fn no_forecast(refused: &ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
 
@@ -258,6 +227,31 @@ impl Problem {
 
     pub(crate) fn details(&self) -> &Details {
         &self.details
+    }
+}
+
+#[cfg(feature = "hits")]
+impl Problem {
+    /// A request of a producer whose earlier ones are not counted.
+    pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
+        let detail = format!(
+            "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
+             send {} next",
+            counted + 1
+        );
+        let mut problem = Self::new(StatusCode::CONFLICT, detail);
+        problem.details.number = Some(counted);
+        problem
+    }
+
+    pub(crate) fn encoded_body() -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
+    }
+
+    /// Hits that the store did not take now. To send them again is safe.
+    pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "hits of a producer are not counted, until it repeats them");
+        Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
     }
 }
 

@@ -1,18 +1,17 @@
 //! The state of this process, as every part of the router tells it: ledger and health.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The account of every request and hit that this process has seen.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ledger {
     pub(crate) requests: Requests,
     pub(crate) hits: Hits,
 }
 
 /// `observed` is the sum of `recorded`, `excluded`, `unmatched` and those that were ignored.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Requests {
     observed: u64,
     recorded: u64,
@@ -27,16 +26,14 @@ pub(crate) struct Requests {
     unconfirmed: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ignored {
     outcome: u64,
     prefetch: u64,
 }
 
 /// `recorded` is the sum of `applied`, `pending`, `expired` and those that were dropped.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Hits {
     recorded: u64,
     applied: u64,
@@ -51,8 +48,7 @@ pub(crate) struct Hits {
     lost_by_server: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Dropped {
     wrong_type: u64,
     not_a_number: u64,
@@ -63,8 +59,7 @@ pub(crate) struct Dropped {
 }
 
 /// The health of this process's connection to its store.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
     status: Status,
     pending: u64,
@@ -87,8 +82,7 @@ pub(crate) struct Health {
 }
 
 /// The state of the file that keeps what waits for the store.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct Spool {
     /// The hits that neither the file nor the store has.
     unwritten: u64,
@@ -101,8 +95,7 @@ struct Spool {
 }
 
 /// The state of the second store, which keeps closed buckets for years.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct Archive {
     /// The buckets of a precision that left retention and wait for their last copy: the most of any precision.
     waiting_buckets: u32,
@@ -113,8 +106,7 @@ struct Archive {
 }
 
 /// A sign of a setup that gives wrong numbers.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct Hint {
     name: &'static str,
     /// The sentences that say what was seen, and what follows from it.
@@ -124,16 +116,14 @@ struct Hint {
 }
 
 /// The data of a `status` event.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Standing {
     pub(crate) ledger: Ledger,
     pub(crate) health: Health,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 enum Status {
     /// Batches are accepted, and nothing is known to be wrong.
     Ok,

@@ -74,10 +74,6 @@ impl Upload {
     }
 
     /// Reads the body to its end, within this number of bytes.
-    #[cfg_attr(
-        not(any(feature = "hits", all(feature = "dashboard", any(feature = "alert", feature = "note")))),
-        allow(dead_code, reason = "no other route reads a body")
-    )]
     pub(crate) async fn read(self, max: usize) -> Result<Vec<u8>, Problem> {
         let Ok(_permit) = self.uploads.0.try_acquire() else { return Err(Problem::too_many_bodies()) };
         read(self.body, max, UPLOAD_TIMEOUT).await

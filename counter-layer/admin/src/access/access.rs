@@ -3,7 +3,6 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "dashboard")]
 use counter_core::Timestamp;
 use counter_core::document::DocumentStore;
 use counter_layer::internal::{client, is_forwarded};
@@ -14,7 +13,6 @@ use http::request::Parts;
 use http::uri::Scheme;
 
 use super::error::AccessError;
-#[cfg(feature = "dashboard")]
 use super::link::{self, Link};
 use super::secrets::MIN_TOKEN_CHARS;
 use super::session::Claim;
@@ -92,7 +90,7 @@ impl Access {
     /// [revoked](crate::guide#sessions), or the token changes. The cookie is `Secure` when the request came by
     /// `https`, as far as that is known; behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
-    /// With the feature `dashboard`, a session can make [links](crate::guide#a-link-to-one-view) that show one view
+    /// A session can make [links](crate::guide#a-link-to-one-view) that show one view
     /// to clients without the token, signed with the same key.
     ///
     /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 50 ms in a release build.
@@ -452,7 +450,6 @@ impl Access {
     }
 
     /// Returns `true` if a request follows a link that is signed and not over.
-    #[cfg(feature = "dashboard")]
     pub(crate) async fn is_linked(&self, parts: &Parts) -> bool {
         let link = Link::read(parts, Timestamp::now()).filter(|_| link::reads(parts));
         let Some(link) = link else { return false };

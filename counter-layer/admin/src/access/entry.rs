@@ -16,10 +16,8 @@ use http::{HeaderMap, Method};
 
 use super::access::{Access, Judged};
 use super::headers::secure;
-#[cfg(feature = "dashboard")]
 use super::link;
 use super::login::{LOGOUT, Revocation};
-#[cfg(feature = "dashboard")]
 use super::refusal::no_link;
 use super::right::{Right, Rights};
 use super::secrets::{OpenSession, Secrets};
@@ -55,14 +53,12 @@ struct Entry {
 }
 
 /// Left in a request whose client may make links, with the token that signs them.
-#[cfg(feature = "dashboard")]
 #[derive(Clone)]
 pub(crate) struct Signer(pub(crate) Arc<Secrets>);
 /// Left in a request while the revocations of other instances cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RevocationsUnknown;
 /// Left in a request whose client may silence rules and send tests.
-#[cfg(all(feature = "alert", feature = "dashboard"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaySilence;
 /// Left in a request whose client may add and remove notes.
@@ -129,7 +125,6 @@ impl Guard {
     /// Admits a request, with its session if it has one, or answers it.
     async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<OpenSession>, Box<Response>> {
         let access = &self.access;
-        #[cfg(feature = "dashboard")]
         if link::takes_one(parts) {
             return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(no_link(parts))) };
         }
@@ -169,11 +164,9 @@ impl Guard {
         if access.is_failing() {
             parts.extensions.insert(RevocationsUnknown);
         }
-        #[cfg(feature = "dashboard")]
         if let Some(secrets) = entry.secrets {
             parts.extensions.insert(Signer(secrets));
         }
-        #[cfg(all(feature = "alert", feature = "dashboard"))]
         if entry.rights.has(Right::Silence) {
             parts.extensions.insert(MaySilence);
         }

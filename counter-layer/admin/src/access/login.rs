@@ -21,14 +21,12 @@ pub(crate) const LOGOUT: &str = "/logout";
 /// The path that ends all sessions of a token.
 pub(crate) const LOGOUT_EVERYWHERE: &str = "/logout/everywhere";
 /// The path that ends all links of a token.
-#[cfg(feature = "dashboard")]
 pub(crate) const REVOKE_LINKS: &str = "/links/revoke";
 
 /// A request that ends sessions or links of its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Revocation {
     Sessions,
-    #[cfg(feature = "dashboard")]
     Links,
 }
 
@@ -36,7 +34,6 @@ impl Revocation {
     pub(crate) fn of(parts: &Parts) -> Option<Self> {
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, LOGOUT_EVERYWHERE) => Some(Self::Sessions),
-            #[cfg(feature = "dashboard")]
             (&Method::POST, REVOKE_LINKS) => Some(Self::Links),
             _ => None,
         }
@@ -126,7 +123,6 @@ impl Access {
                 "Signed out everywhere",
                 "All sessions have ended, also those of other browsers. The token begins another.",
             ),
-            #[cfg(feature = "dashboard")]
             Revocation::Links => (
                 secrets.end_links().await,
                 "Share links revoked",

@@ -67,7 +67,6 @@ impl Access {
 
 /// Returns the answer to a link that is not valid, whether or not the request has other credentials: the same address
 /// must not work for its owner and fail for everyone else.
-#[cfg(feature = "dashboard")]
 pub(crate) fn no_link(parts: &Parts) -> Response {
     let words = "This link has ended, was revoked, or is incomplete. Ask for another where you have it from.";
     as_page(parts, Problem::no_link().into_response(), "No such link", words, Next::Nothing)

@@ -196,7 +196,6 @@ impl Revocations {
     ///
     /// # Errors
     /// Fails when the store cannot be written; then it may or may not have been done.
-    #[cfg(feature = "dashboard")]
     pub(crate) async fn end_links(&self) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         self.change(|revoked| revoked.links = next).await

@@ -8,7 +8,6 @@ use subtle::ConstantTimeEq;
 use tokio::time::sleep;
 
 use super::key::TokenKey;
-#[cfg(feature = "dashboard")]
 use super::link::{Link, Links};
 use super::revocation::{REFRESH_INTERVAL, Revocations};
 use super::session::{Claim, Sessions};
@@ -17,7 +16,6 @@ use super::session::{Claim, Sessions};
 pub(crate) struct Secrets {
     token: String,
     sessions: Sessions,
-    #[cfg(feature = "dashboard")]
     links: Links,
     revocations: Revocations,
 }
@@ -47,7 +45,6 @@ impl Secrets {
         Self {
             token,
             sessions: Sessions::new(key.clone()),
-            #[cfg(feature = "dashboard")]
             links: Links::new(key),
             revocations: Revocations::in_memory(format!("{DOCUMENT}{id}")),
         }
@@ -58,7 +55,6 @@ impl Secrets {
         Self {
             token: self.token.clone(),
             sessions: self.sessions.clone(),
-            #[cfg(feature = "dashboard")]
             links: self.links.clone(),
             revocations: Revocations::new(documents, self.revocations.name().to_owned()),
         }
@@ -100,14 +96,12 @@ impl Secrets {
     }
 
     /// Returns the query of a link to this path below the router, which shows this query until then.
-    #[cfg(feature = "dashboard")]
     pub(crate) async fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> String {
         let generation = self.revocations.read().await.links;
         self.links.sign(path, query, until, generation)
     }
 
     /// Returns `true` if a link was signed with this token and was not revoked.
-    #[cfg(feature = "dashboard")]
     pub(crate) async fn opens(&self, link: &Link<'_>) -> bool {
         self.revocations.pass(|revoked| self.links.signed(link, revoked.links)).await
     }
@@ -116,7 +110,6 @@ impl Secrets {
     ///
     /// # Errors
     /// Fails when the store cannot be written.
-    #[cfg(feature = "dashboard")]
     pub(crate) async fn end_links(&self) -> Result<(), Error> {
         self.revocations.end_links().await
     }

@@ -10,7 +10,6 @@ use counter_core::Stats;
 use counter_core::alert::Alerts;
 
 use super::route::Route;
-#[cfg(feature = "dashboard")]
 pub(crate) use silence::silence;
 
 /// The state of the routes.

@@ -5,23 +5,22 @@ use counter_core::archive::{self, Archive, Auditor, Side, Values};
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use tokio::sync::Mutex;
+use utoipa::ToSchema;
 
 use super::parameter::{Asked, Right};
 use super::route::Route;
-use crate::access::AUDIT;
+use crate::access::right::AUDIT;
 use crate::problem::Problem;
 
 /// The last audit of this process.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LastAudit {
     /// Null before the first.
     last: Option<Audit>,
 }
 
 /// A comparison of the two stores of an archive, bucket by bucket, as it was before a repair.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Audit {
     /// The Unix time at which it began.
     at: u64,
@@ -42,8 +41,7 @@ pub(crate) struct Audit {
 }
 
 /// A value of which the near store has less than the far one.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditDifference {
     /// `counts`, `visitors` or `distributions`.
     kind: &'static str,

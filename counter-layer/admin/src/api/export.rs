@@ -10,6 +10,7 @@ use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::{AnyCounters, Asked, FileFormat, Format, KeptPrecision, Range};
 use super::read;
@@ -18,8 +19,7 @@ use crate::problem::{Problem, warn};
 
 /// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
 /// count, or of a whole counter one without a start as well.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Line<'a> {
     counter: &'a str,
     precision: u32,

@@ -2,6 +2,7 @@ use axum::Json;
 use counter_core::forecast::{ForecastError, Method};
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::{Asked, Counter, Horizon, KeptPrecision, LAG};
 use super::read;
@@ -10,8 +11,7 @@ use super::route::Route;
 use crate::problem::Problem;
 
 /// The expected counts of a counter, and the error of such a forecast on its past.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Forecast {
     counter: String,
     precision: u32,
@@ -29,8 +29,7 @@ pub(crate) struct Forecast {
     unusual: Vec<Sample>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct Point {
     start: u64,
     expected: f64,
@@ -40,8 +39,7 @@ struct Point {
 
 /// The mean absolute scaled error over several origins: 1 is as far off as the naive forecast is one
 /// bucket ahead.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct Backtest {
     folds: usize,
     horizon: usize,

@@ -2,17 +2,17 @@ use axum::Json;
 use counter_core::Stats;
 use http::header::CONTENT_ENCODING;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::{Asked, Number, ProducerName};
 use super::route::Route;
-use crate::access::HITS;
+use crate::access::right::HITS;
 use crate::problem::Problem;
 use crate::producers::{NotCounted, Producers, RECORDS, Receipt};
 use crate::upload::Upload;
 
 /// A producer, with the number of its last request that is counted.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Counted {
     producer: String,
     /// 0 where no request is counted, or none has been for so long that the producer is forgotten.
@@ -21,8 +21,7 @@ pub(crate) struct Counted {
 
 /// A request that is counted, by this attempt or an earlier one. `read` is the sum of those that follow it, with
 /// `malformed` by its length.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Recorded {
     producer: String,
     number: u64,
@@ -45,8 +44,7 @@ pub(crate) struct Recorded {
 
 /// The hits that this request added; all are 0 where an earlier attempt was counted. A record makes one hit for each
 /// counter and label that it counts under.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecordedHits {
     /// Hits that the store has in the buckets of their time.
     applied: u64,
@@ -60,8 +58,7 @@ pub(crate) struct RecordedHits {
 }
 
 /// A line that is no record.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MalformedRecord {
     /// The line of the body, from 1.
     line: u64,
@@ -85,11 +82,10 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
                 \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the head and to \
                 the end of the response, and the bytes of its body. The store has counted it when the answer is 200. \
                 Repeat a request, with the same records, until it is answered.";
-    let taken = Route::post(HITS, summary, state, record)
+    let mut taken = Route::post(HITS, summary, state, record)
         .json::<Recorded>()
         .schema::<MalformedRecord>()
         .schema::<RecordedHits>()
-        .body("application/x-ndjson", "Records, one in each line")
         .most(most)
         .refusal("408", "The body did not arrive within 30 s")
         .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
@@ -99,6 +95,7 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
             "503",
             "The store has perhaps not counted it, or too many bodies are incomplete: repeat the request",
         );
+    taken.description.body = Some(("application/x-ndjson", "Records, one in each line"));
     [numbered, taken]
 }
 

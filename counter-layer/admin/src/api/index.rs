@@ -2,13 +2,13 @@ use axum::Json;
 use counter_core::time::Retention;
 use counter_core::{Precisions, Stats};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::{Asked, Kept};
 use super::route::{Catalog, Route};
 
 /// The addresses of the paths that can be read, and the precisions that there are.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Index {
     pages: Vec<String>,
     /// The precisions of counts, finest first.
@@ -18,8 +18,7 @@ pub(crate) struct Index {
 }
 
 /// A precision, and how far back its samples can be read.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct ReadablePrecision {
     /// The width of the buckets in seconds.
     precision: u32,
@@ -38,12 +37,6 @@ const SUMMARY: &str = "The paths that can be read, and how far back samples reac
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
     Route::get(PATH, SUMMARY, (stats.clone(), catalog.clone()), index).json::<Index>()
-}
-
-/// The index as the first page.
-#[cfg(not(feature = "dashboard"))]
-pub(crate) fn first_page(stats: &Stats, catalog: &Catalog) -> Route {
-    Route::get("/", SUMMARY, (stats.clone(), catalog.clone()), index).json::<Index>()
 }
 
 async fn index(Asked { state: (stats, catalog), mount, .. }: Asked<(Stats, Catalog), ()>) -> Json<Index> {

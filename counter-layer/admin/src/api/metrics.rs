@@ -3,35 +3,26 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
-#[cfg(feature = "alert")]
 use counter_core::alert::{Alerts, RuleStatus};
 use counter_core::source::SourceStatus;
 use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
 use counter_core::{CounterName, Error, Stats};
-#[cfg(feature = "alert")]
+use counter_layer::internal::HITS;
 use futures_util::future::join;
 use http::header::CONTENT_TYPE;
 
 use super::parameter::Asked;
 use super::route::Route;
 use crate::access::Access;
-#[cfg(feature = "alert")]
+use crate::options::Options;
 use crate::problem::warn;
-#[cfg(feature = "hits")]
-use crate::producers::Producers;
-use counter_layer::internal::HITS;
-#[cfg(feature = "hits")]
-use counter_layer::log::{Malformed, MalformedLines};
 
 /// The source of the answer to a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) stats: Stats,
     pub(crate) access: Access,
-    #[cfg(feature = "hits")]
-    pub(crate) producers: Option<Producers>,
-    #[cfg(feature = "alert")]
-    pub(crate) alerts: Option<Alerts>,
+    pub(crate) options: Options,
 }
 
 /// The page, one family after the other.
@@ -92,23 +83,20 @@ pub(crate) fn route(source: Source) -> Route {
 }
 
 async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
-    let Source { stats, access, .. } = &source;
+    let Source { stats, access, options } = &source;
     let mut page = Page::default();
     page.process(&stats.metrics());
     let failed = access.failed_logins();
     page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
     page.sources(&stats.sources());
     #[cfg(feature = "hits")]
-    if let Some(producers) = &source.producers {
+    if let Some(producers) = &options.producers {
         page.malformed(&producers.malformed());
     }
     for histogram in &HISTOGRAMS {
         page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
-    #[cfg(feature = "alert")]
-    let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, source.alerts.as_ref())).await;
-    #[cfg(not(feature = "alert"))]
-    let lifetimes = lifetimes(stats).await;
+    let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, options.alerts.as_ref())).await;
     page.one(
         GAUGE,
         "access_counter_store_up",
@@ -124,13 +112,11 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
         page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
         page.name(&unreadable);
     }
-    #[cfg(feature = "alert")]
     page.alerts(&alerts);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }
 
 /// The state of the rules; none where it cannot be read.
-#[cfg(feature = "alert")]
 async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
     let Some(alerts) = alerts else { return Vec::new() };
     let known =
@@ -193,7 +179,6 @@ impl Page {
     }
 
     /// Writes which rules are raised, and which are silenced.
-    #[cfg(feature = "alert")]
     fn alerts(&mut self, rules: &[RuleStatus]) {
         let mut family = |name, help, is_so: fn(&RuleStatus) -> bool| {
             let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_so(rule)))).collect();
@@ -209,7 +194,9 @@ impl Page {
 
     /// Writes the records of producers that were malformed, by reason.
     #[cfg(feature = "hits")]
-    fn malformed(&mut self, records: &MalformedLines) {
+    fn malformed(&mut self, records: &counter_layer::log::MalformedLines) {
+        use counter_layer::log::Malformed;
+
         let values = Malformed::ALL.map(|reason| (reason.name(), records.of(reason)));
         let help = "Records sent to api/hits that could not be read, by reason";
         self.family(COUNTER, "access_counter_malformed_records_total", help, "reason", &values);

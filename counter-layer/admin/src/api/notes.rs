@@ -4,23 +4,22 @@ use counter_core::Stats;
 use counter_core::note::{self, Added, Notes};
 use http::StatusCode;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::{Asked, Instants, NewNote, NoteId};
 use super::route::{Answer, Route};
-use crate::access::NOTES;
+use crate::access::right::NOTES;
 use crate::problem::Problem;
 
 /// The notes about instants of a range.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NoteList {
     /// Ascending by their instants.
     notes: Vec<Note>,
 }
 
 /// A note about an instant.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Note {
     id: String,
     /// The Unix time that it is about.

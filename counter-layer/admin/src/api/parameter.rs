@@ -7,12 +7,9 @@ mod measured;
 mod numbers;
 #[cfg(feature = "hits")]
 mod producer;
-#[cfg(feature = "archive")]
 mod right;
-#[cfg(feature = "alert")]
 mod silence;
 mod time;
-#[cfg(feature = "note")]
 mod note;
 
 use axum::extract::FromRequestParts;
@@ -25,27 +22,20 @@ pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfK
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{OfRange, OfStatus, Quantiles};
-#[cfg(feature = "note")]
 pub(crate) use note::{NewNote, NoteId};
-#[cfg(feature = "forecast")]
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
 #[cfg(feature = "hits")]
 pub(crate) use producer::{Number, ProducerName};
-#[cfg(feature = "archive")]
 pub(crate) use right::Right;
-#[cfg(feature = "alert")]
 pub(crate) use silence::{RuleName, Seconds};
-#[cfg(feature = "note")]
 pub(crate) use time::Instants;
-#[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;
 pub(crate) use time::{
     DistributionPrecision, HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range,
     UsualPrecision, VisitorPrecision,
 };
-#[cfg(feature = "dashboard")]
 pub(crate) use time::{USUAL, precision};
 
 use crate::mount::Mount;
@@ -71,7 +61,6 @@ pub(crate) trait Parameters<S>: Sized {
 
 /// The description of one parameter.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "only a name is needed to read a request"))]
 pub(crate) struct Description {
     pub(crate) name: &'static str,
     pub(crate) times: Times,
@@ -127,7 +116,6 @@ impl Description {
         Self { times, ..self }
     }
 
-    #[cfg(feature = "openapi")]
     pub(crate) const fn is_required(&self) -> bool {
         matches!(self.times, Times::Once | Times::AtLeastOnce)
     }

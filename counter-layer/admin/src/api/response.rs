@@ -2,10 +2,10 @@
 
 use counter_core::CounterName;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// A page of the counters that have samples, by name.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Counters {
     pub(crate) counters: Vec<KnownCounter>,
     /// The value of `after` for the next page, if there is one.
@@ -15,8 +15,7 @@ pub(crate) struct Counters {
 }
 
 /// Something in the store that is not what belongs there, so that what it should be is not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Unreadable {
     /// The key in the store.
     key: String,
@@ -27,8 +26,7 @@ pub(crate) struct Unreadable {
     buckets: Vec<u64>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct KnownCounter {
     pub(crate) counter: String,
     /// The precisions that it has samples of, in seconds, ascending.
@@ -38,24 +36,21 @@ pub(crate) struct KnownCounter {
 }
 
 /// The samples of one counter, or of several.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) enum OneOrMore {
     One(Series),
     More(MoreSeries),
 }
 
 /// The samples of several counters, in the order in which they were asked for.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MoreSeries {
     pub(crate) series: Vec<Series>,
 }
 
 /// The samples of one counter at one precision.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Series {
     pub(crate) counter: String,
     /// The width of the buckets in seconds.
@@ -70,8 +65,7 @@ pub(crate) struct Series {
     pub(crate) unreadable: Option<Unreadable>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Sample {
     /// The bucket's first Unix second.
     pub(crate) start: u64,
@@ -79,8 +73,7 @@ pub(crate) struct Sample {
 }
 
 /// The sum of the samples of a range.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Total {
     pub(crate) counter: String,
     pub(crate) precision: u32,
@@ -90,8 +83,7 @@ pub(crate) struct Total {
 }
 
 /// Everything that this library ever counted, also what has left retention.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Lifetimes {
     pub(crate) lifetimes: Vec<Lifetime>,
     /// The keys that cannot be read: their totals are null.
@@ -99,8 +91,7 @@ pub(crate) struct Lifetimes {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Lifetime {
     pub(crate) counter: String,
     /// Null where it cannot be read, or only another program counted it: what others count in the layout of the book
@@ -109,8 +100,7 @@ pub(crate) struct Lifetime {
 }
 
 /// The counters with the most hits of a range, the first first.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Top {
     pub(crate) precision: u32,
     pub(crate) from: u64,
@@ -121,16 +111,14 @@ pub(crate) struct Top {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Place {
     pub(crate) counter: String,
     pub(crate) count: u64,
 }
 
 /// The values of labels with the most hits of a range.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Labels {
     pub(crate) precision: u32,
     pub(crate) from: u64,
@@ -140,8 +128,7 @@ pub(crate) struct Labels {
 }
 
 /// The values of one label.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LabelTop {
     pub(crate) label: String,
     /// All hits: those of every value, of none and of others.
@@ -161,16 +148,14 @@ pub(crate) struct LabelTop {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LabelValue {
     pub(crate) value: String,
     pub(crate) count: u64,
 }
 
 /// An estimate of how many different visitors some counters had together.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Uniques {
     pub(crate) counters: Vec<String>,
     pub(crate) precision: u32,
@@ -185,8 +170,7 @@ pub(crate) struct Uniques {
 }
 
 /// The counters with the highest means of a range, the first first.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Slowest {
     pub(crate) precision: u32,
     pub(crate) from: u64,
@@ -205,8 +189,7 @@ pub(crate) struct Slowest {
 }
 
 /// The summary that *Redis in Action* keeps of a time under `stats:`, and the mean.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Summary {
     pub(crate) counter: String,
     pub(crate) count: u64,
@@ -218,8 +201,7 @@ pub(crate) struct Summary {
 }
 
 /// Percentiles of what some counters measured together.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Percentiles {
     pub(crate) counters: Vec<String>,
     pub(crate) precision: u32,
@@ -242,8 +224,7 @@ pub(crate) struct Percentiles {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Percentile {
     /// The share of all requests that do not exceed the value.
     pub(crate) q: f64,
@@ -251,8 +232,7 @@ pub(crate) struct Percentile {
     pub(crate) value: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PercentileBucket {
     /// The bucket's first Unix second.
     pub(crate) start: u64,
@@ -262,8 +242,7 @@ pub(crate) struct PercentileBucket {
 }
 
 /// Numbers of requests by their status, of some counters together.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Statuses {
     pub(crate) counters: Vec<String>,
     pub(crate) precision: u32,
@@ -280,8 +259,7 @@ pub(crate) struct Statuses {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StatusCount {
     pub(crate) status: u16,
     pub(crate) count: u64,

@@ -7,10 +7,9 @@ use axum::extract::{FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use futures_util::future::BoxFuture;
+use utoipa::ToSchema;
 
 use super::parameter::{self, Asked, Parameters};
-use super::schema::Schema;
-#[cfg(feature = "openapi")]
 use super::schema::{self, AddSchema};
 use crate::upload::Upload;
 
@@ -23,7 +22,6 @@ pub(crate) struct Route {
 
 /// The description of a route; its parameters are those that its handler reads.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "the index needs a path only"))]
 pub(crate) struct Description {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
@@ -37,13 +35,11 @@ pub(crate) struct Description {
     pub(crate) answers: Vec<(&'static str, Answer)>,
     /// The refusals beside those of every route, by status.
     pub(crate) refusals: Vec<(&'static str, &'static str)>,
-    #[cfg(feature = "openapi")]
     pub(crate) schemas: Vec<AddSchema>,
 }
 
 /// The content of an answer.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "only a description tells of it"))]
 pub(crate) enum Answer {
     Nothing,
     /// The schema of this name.
@@ -95,7 +91,6 @@ impl Route {
         )
     }
 
-    #[cfg(any(feature = "alert", feature = "archive", feature = "hits", feature = "note"))]
     pub(crate) fn post<S, P, F, R>(
         path: &'static str,
         summary: &'static str,
@@ -113,7 +108,6 @@ impl Route {
     }
 
     /// A page, which has no parameters of the API.
-    #[cfg(feature = "dashboard")]
     pub(crate) fn page(path: &'static str, summary: &'static str, handler: MethodRouter) -> Self {
         Self::new("get", path, summary, Vec::new(), handler)
     }
@@ -134,7 +128,6 @@ impl Route {
             parameters,
             answers: Vec::new(),
             refusals: Vec::new(),
-            #[cfg(feature = "openapi")]
             schemas: Vec::new(),
         };
         Self { handler, description }
@@ -151,27 +144,18 @@ impl Route {
     }
 
     /// Answers with the JSON of this type.
-    pub(crate) fn json<T: Schema>(self) -> Self {
+    pub(crate) fn json<T: ToSchema>(self) -> Self {
         self.json_with::<T>("200")
     }
 
-    pub(crate) fn json_with<T: Schema>(self, status: &'static str) -> Self {
-        #[cfg(feature = "openapi")]
+    pub(crate) fn json_with<T: ToSchema>(self, status: &'static str) -> Self {
         let name = T::name().into_owned();
-        #[cfg(not(feature = "openapi"))]
-        let name = String::new();
         self.answer(status, Answer::Json(name)).schema::<T>()
     }
 
     /// Describes a type that an answer refers to.
-    pub(crate) fn schema<T: Schema>(self) -> Self {
-        #[cfg(feature = "openapi")]
-        {
-            let mut route = self;
-            route.description.schemas.push(schema::add::<T>);
-            route
-        }
-        #[cfg(not(feature = "openapi"))]
+    pub(crate) fn schema<T: ToSchema>(mut self) -> Self {
+        self.description.schemas.push(schema::add::<T>);
         self
     }
 
@@ -182,13 +166,6 @@ impl Route {
 
     pub(crate) fn refusal(mut self, status: &'static str, reason: &'static str) -> Self {
         self.description.refusals.push((status, reason));
-        self
-    }
-
-    /// Describes the body of a request.
-    #[cfg(feature = "hits")]
-    pub(crate) fn body(mut self, kind: &'static str, meaning: &'static str) -> Self {
-        self.description.body = Some((kind, meaning));
         self
     }
 

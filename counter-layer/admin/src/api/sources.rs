@@ -2,21 +2,20 @@ use axum::Json;
 use counter_core::source::{self, SourceStatus};
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parameter::Asked;
 use super::route::Route;
 use crate::status::{Dropped, Ignored};
 
 /// The sources that this process has opened, by name.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Sources {
     sources: Vec<Source>,
 }
 
 /// A log that is counted exactly once, from a position that the store keeps.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Source {
     name: String,
     /// The position up to which this process has read.
@@ -42,8 +41,7 @@ pub(crate) struct Source {
 }
 
 /// `read` is the sum of the others but `lost`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct SourceRecords {
     read: u64,
     recorded: u64,
@@ -57,8 +55,7 @@ struct SourceRecords {
 }
 
 /// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and those that were dropped.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 struct SourceHits {
     recorded: u64,
     applied: u64,

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::page::Trouble;
 use super::routes::{Dashboard, html, see_other, trouble, written};
 use super::view::{ALERTS, Page};
-use crate::access::{SILENCE_FORM, TEST_FORM};
+use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::caching::validate;
 use crate::api::parameter::Seconds;

@@ -7,7 +7,7 @@ use counter_core::{Stats, Timestamp};
 use super::format::{self, Style};
 use super::frame::Frame;
 use super::view::{ALERTS, View};
-use crate::access::{SILENCE_FORM, TEST_FORM};
+use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::escape;
 
 /// The page.

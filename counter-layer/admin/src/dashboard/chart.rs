@@ -10,12 +10,10 @@ mod bands;
 
 use counter_core::{Precision, Timestamp};
 
-#[cfg(any(feature = "alert", feature = "note"))]
 pub(crate) use annotations::AnnotationKind;
 pub(crate) use annotations::{Annotated, Annotation};
 pub(crate) use axis::{Tick, TimeTick};
 pub(crate) use bands::{Bands, QUANTILES, bands};
-#[cfg(feature = "forecast")]
 pub(crate) use forecast::ForecastPoint;
 pub(crate) use forecast::{ForecastCurve, ForecastView};
 

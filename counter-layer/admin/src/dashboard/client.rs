@@ -3,9 +3,8 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-#[cfg(feature = "alert")]
-use crate::access::MaySilence;
-use crate::access::{LoggedIn, MayNote, RevocationsUnknown};
+use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
+use crate::access::session::LoggedIn;
 
 /// The client of a page, by what the guard has left in its request.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +12,6 @@ pub(super) struct Client {
     /// It has a session, which it can end.
     pub(super) is_logged_in: bool,
     pub(super) may_note: bool,
-    #[cfg(feature = "alert")]
     pub(super) may_silence: bool,
     /// The revocations of other instances are not known here.
     pub(super) misses_revocations: bool,
@@ -27,7 +25,6 @@ impl<S: Sync> FromRequestParts<S> for Client {
         Ok(Self {
             is_logged_in: extensions.get::<LoggedIn>().is_some(),
             may_note: extensions.get::<MayNote>().is_some(),
-            #[cfg(feature = "alert")]
             may_silence: extensions.get::<MaySilence>().is_some(),
             misses_revocations: extensions.get::<RevocationsUnknown>().is_some(),
         })

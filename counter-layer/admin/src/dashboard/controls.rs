@@ -18,8 +18,7 @@ pub(super) struct Controls {
     /// On or off; nothing where this precision has none.
     pub(super) visitors: Option<Chip>,
     pub(super) visitor_precisions: String,
-    /// On or off; nothing without the feature.
-    pub(super) forecast: Option<Chip>,
+    pub(super) forecast: Chip,
     /// The words for a step back and forth: of a range that has a name, or of half a chart.
     pub(super) steps: (String, String),
     pub(super) earlier: Option<String>,
@@ -154,11 +153,11 @@ impl Controls {
                 .map(|kept| format::span(u64::from(kept.precision.as_seconds())))
                 .collect::<Vec<_>>()
                 .join(", "),
-            forecast: cfg!(feature = "forecast").then(|| Chip {
+            forecast: Chip {
                 text: "forecast".to_owned(),
                 address: view.but(|view| view.forecast = !view.forecast),
                 is_chosen: view.forecast,
-            }),
+            },
             steps: named.map_or_else(
                 || ("earlier".to_owned(), "later".to_owned()),
                 |range| (format!("{} before", range.name), format!("{} after", range.name)),

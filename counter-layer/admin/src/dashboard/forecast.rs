@@ -1,20 +1,13 @@
 //! The forecast of the main line of the chart, and its error on the past.
 
-#[cfg(feature = "forecast")]
-use counter_core::ErrorKind;
-#[cfg(feature = "forecast")]
-use counter_core::forecast::{Forecast, ForecastError, Method};
-use counter_core::{Error, Stats, Timestamp};
+use counter_core::forecast::{Forecast, ForecastError, Method, Point};
+use counter_core::{Error, ErrorKind, Stats, Timestamp};
 
-#[cfg(feature = "forecast")]
-use super::chart::ForecastPoint;
-use super::chart::ForecastView;
-#[cfg(feature = "forecast")]
+use super::chart::{ForecastPoint, ForecastView};
 use super::format;
 use super::view::View;
 
 /// Reads it where it is wanted; what comes from `until` on is not known yet.
-#[cfg(feature = "forecast")]
 pub(super) async fn read(
     stats: &Stats,
     view: &View,
@@ -42,14 +35,8 @@ pub(super) async fn read(
     }
 }
 
-#[cfg(not(feature = "forecast"))]
-pub(super) async fn read(_: &Stats, _: &View, _: Timestamp) -> Result<Option<ForecastView>, Error> {
-    Ok(None)
-}
-
-#[cfg(feature = "forecast")]
 fn forecast_view(line: String, forecast: &Forecast) -> ForecastView {
-    let point = |point: &counter_core::forecast::Point| ForecastPoint {
+    let point = |point: &Point| ForecastPoint {
         start: point.start,
         count: point.expected,
         lower: point.lower,
@@ -63,7 +50,6 @@ fn forecast_view(line: String, forecast: &Forecast) -> ForecastView {
     }
 }
 
-#[cfg(feature = "forecast")]
 fn words(forecast: &Forecast) -> String {
     let width = u64::from(forecast.precision.as_seconds());
     let season = forecast.season.map(|buckets| format::span(width * buckets as u64));

@@ -300,7 +300,6 @@ pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
 }
 
 /// The time on clocks of UTC that is written as `2026-11-20T14:03`; nothing where there is no such time after 1969.
-#[cfg(feature = "note")]
 pub(crate) fn minute(text: &str) -> Option<Timestamp> {
     let (day, time) = text.split_once('T')?;
     let (hour, minute) = time.split_once(':')?;

@@ -1,16 +1,12 @@
 //! Forms on the pages by which notes are added and removed, and what they send.
 
-#[cfg(feature = "note")]
 use counter_core::Timestamp;
-#[cfg(feature = "note")]
 use counter_core::note::Note;
 
-#[cfg(feature = "note")]
 use super::format;
 use super::view::View;
-#[cfg(feature = "note")]
-use crate::access::{NO_NOTE_FORM, NOTE_FORM, below};
-#[cfg(feature = "note")]
+use crate::access::page::below;
+use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::zone::Zone;
 
 /// The forms of a page, for those who may note.
@@ -27,7 +23,6 @@ pub(super) struct NoteForms {
 }
 
 /// The fields that a form sends.
-#[cfg(feature = "note")]
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     text: String,
@@ -37,7 +32,6 @@ pub(super) struct Sent {
 }
 
 impl NoteForms {
-    #[cfg(feature = "note")]
     pub(super) fn of(view: &View) -> Option<Self> {
         view.may_note.then(|| Self {
             add: format!("{}{NOTE_FORM}", view.mount),
@@ -46,14 +40,8 @@ impl NoteForms {
             most: Note::MAX_CHARS,
         })
     }
-
-    #[cfg(not(feature = "note"))]
-    pub(super) const fn of(_: &View) -> Option<Self> {
-        None
-    }
 }
 
-#[cfg(feature = "note")]
 impl Sent {
     pub(super) fn read(form: &[u8]) -> Self {
         let mut sent = Self::default();
@@ -87,7 +75,7 @@ impl Sent {
     }
 }
 
-#[cfg(all(test, feature = "note"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

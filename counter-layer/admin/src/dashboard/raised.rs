@@ -1,8 +1,8 @@
 //! The line about alerts that are raised.
 
 use counter_core::Error;
+use counter_core::alert::RuleStatus;
 
-#[cfg(feature = "alert")]
 use super::format;
 use super::reader::Reader;
 use super::view::View;
@@ -16,15 +16,12 @@ pub(super) struct Raised {
 }
 
 /// Rules that the line names.
-#[cfg(feature = "alert")]
 const NAMED: usize = 3;
 
 impl Raised {
-    #[cfg(feature = "alert")]
     pub(super) async fn read(reader: &Reader<'_>, view: &View) -> Result<Option<Self>, Error> {
         let (Some(known), Some(address)) = (reader.alerts().await?, view.alerts()) else { return Ok(None) };
-        let is_loud =
-            |rule: &&counter_core::alert::RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
+        let is_loud = |rule: &&RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
         let raised: Vec<_> = known.rules.iter().filter(is_loud).map(|rule| rule.name.as_str()).collect();
         let head = match raised.len() {
             0 => return Ok(None),
@@ -37,10 +34,5 @@ impl Raised {
         };
         let named = raised.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
         Ok(Some(Self { address, text: format!("{head}: {named}{more}") }))
-    }
-
-    #[cfg(not(feature = "alert"))]
-    pub(super) async fn read(_: &Reader<'_>, _: &View) -> Result<Option<Self>, Error> {
-        Ok(None)
     }
 }

@@ -4,18 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-#[cfg(feature = "alert")]
 use counter_core::alert::AlertsStatus;
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
-#[cfg(feature = "alert")]
 use futures_util::future::try_join;
-#[cfg(feature = "alert")]
 use tokio::sync::OnceCell;
 
-#[cfg(feature = "alert")]
-use super::annotations;
-use super::annotations::Annotators;
+use super::annotations::{self, Annotators};
 use super::chart::Annotation;
 
 /// Keys that a page names.
@@ -28,44 +23,29 @@ pub(super) struct Reader<'a> {
     annotators: &'a Annotators,
     /// Reasons by key.
     unreadable: Mutex<BTreeMap<String, String>>,
-    #[cfg(feature = "alert")]
     alerts: OnceCell<Option<AlertsStatus>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
-        Self {
-            stats,
-            annotators,
-            unreadable: Mutex::default(),
-            #[cfg(feature = "alert")]
-            alerts: OnceCell::new(),
-        }
+        Self { stats, annotators, unreadable: Mutex::default(), alerts: OnceCell::new() }
     }
 
     /// Returns the events in a range, of the site or of these counters, ascending; nothing where that cannot be read.
-    #[cfg_attr(not(feature = "alert"), allow(unused_variables, reason = "notes are about all counters"))]
     pub(super) async fn annotations(
         &self,
         counters: &[CounterName],
         range: Range<Timestamp>,
     ) -> Result<Vec<Annotation>, Error> {
         let notes = async { self.readable(self.annotators.notes(range.clone()).await) };
-        #[cfg(feature = "alert")]
-        let all = {
-            let (mut all, known) = try_join(notes, self.alerts()).await?;
-            all.extend(known.into_iter().flat_map(|known| annotations::alerts(known, counters, &range)));
-            all.sort_by_key(|annotation| annotation.at);
-            all
-        };
-        #[cfg(not(feature = "alert"))]
-        let all = notes.await?;
+        let (mut all, known) = try_join(notes, self.alerts()).await?;
+        all.extend(known.into_iter().flat_map(|known| annotations::alerts(known, counters, &range)));
+        all.sort_by_key(|annotation| annotation.at);
         Ok(all)
     }
 
     /// The state of the rules and the history, which is read once for a page; nothing where there are none, or where it
     /// cannot be read.
-    #[cfg(feature = "alert")]
     pub(super) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
         let read = || async {
             match &self.annotators.alerts {

@@ -1,38 +1,30 @@
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
-#[cfg(feature = "note")]
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
-#[cfg(feature = "note")]
-use counter_core::ErrorKind;
-#[cfg(feature = "note")]
 use counter_core::note::Notes;
-use counter_core::{Error, Stats, Timestamp};
-use http::{HeaderMap, StatusCode};
-#[cfg(any(feature = "alert", feature = "note"))]
-use http::{HeaderValue, header::LOCATION};
+use counter_core::{Error, ErrorKind, Stats, Timestamp};
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::annotations::Annotators;
 use super::assets;
 use super::client::Client;
-#[cfg(feature = "note")]
 use super::note_forms::Sent;
 use super::page::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
 use super::reader::Reader;
 use super::value::WrongValue;
 use super::view::{Page, View};
 use super::visitors::Extent;
-#[cfg(feature = "note")]
-use crate::access::{NO_NOTE_FORM, NOTE_FORM};
-use crate::access::{SHARED, STYLE, Signer};
+use crate::access::entry::Signer;
+use crate::access::link::{SHARED, STYLE};
+use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::escape::isolated;
 use crate::mount::Mount;
 use crate::problem::{Problem, warn};
-#[cfg(feature = "note")]
 use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
 
@@ -54,19 +46,11 @@ impl Dashboard {
     }
 
     /// Returns `true` if notes can be added and removed.
-    #[cfg_attr(
-        not(feature = "note"),
-        allow(clippy::unused_self, reason = "there are none without the feature")
-    )]
     const fn takes_notes(&self) -> bool {
-        #[cfg(feature = "note")]
-        return self.annotators.notes.is_some();
-        #[cfg(not(feature = "note"))]
-        false
+        self.annotators.notes.is_some()
     }
 
-    #[cfg(feature = "alert")]
-    pub(super) const fn stats(&self) -> &Stats {
+    pub(crate) const fn stats(&self) -> &Stats {
         &self.stats
     }
 
@@ -110,7 +94,6 @@ pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
 /// The other pages, and the files and parts that pages are made of.
 pub(crate) fn pages(dashboard: &Dashboard) -> Router {
     let pages = Router::new();
-    #[cfg(feature = "note")]
     let pages = match &dashboard.annotators.notes {
         Some(notes) => pages
             .route(NOTE_FORM, post(add_note).with_state((dashboard.clone(), notes.clone())))
@@ -210,7 +193,6 @@ async fn parts(
 }
 
 /// Adds the note of a form, and leads back to the page with it.
-#[cfg(feature = "note")]
 async fn add_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
@@ -243,7 +225,6 @@ async fn add_note(
 }
 
 /// Removes the note that a form names, and leads back to the page without it.
-#[cfg(feature = "note")]
 async fn remove_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
@@ -266,7 +247,6 @@ async fn remove_note(
     }
 }
 
-#[cfg(any(feature = "alert", feature = "note"))]
 pub(super) fn see_other(mount: &Mount, to: &str) -> Response {
     match HeaderValue::try_from(mount.address(to)) {
         Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),

@@ -9,7 +9,8 @@ use super::buckets::{self, Buckets};
 use super::format;
 use super::range::{NamedRange, SPAN};
 use super::value::{WrongValue, end, positive};
-use crate::access::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS, SHARED};
+use crate::access::link::SHARED;
+use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
 use crate::api::parameter;
 use crate::zone::Zone;
 use counter_layer::internal::HITS;
@@ -145,7 +146,7 @@ impl View {
                 "ago" => view.other = Some(Other::Ago(positive("ago", &value)?)),
                 "against" => view.other = Some(Other::Until(end("against", &value, zone)?)),
                 "uniques" => view.uniques = value == "1",
-                "forecast" => view.forecast = cfg!(feature = "forecast") && value == "1",
+                "forecast" => view.forecast = value == "1",
                 "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
                 "sort" => {
                     let named = SORTS.iter().find(|(_, name)| *name == value);
@@ -252,7 +253,6 @@ impl View {
     }
 
     /// The number of buckets to come that are shown beside those of the chart.
-    #[cfg(feature = "forecast")]
     pub(crate) fn horizon(&self) -> usize {
         (self.span as usize / 4).clamp(6, 48)
     }
@@ -321,7 +321,6 @@ impl View {
     }
 
     /// The address of this view below the router.
-    #[cfg(feature = "note")]
     pub(crate) fn below(&self) -> String {
         let address = self.address();
         address.strip_prefix(&self.mount).unwrap_or_default().to_owned()
@@ -470,7 +469,6 @@ mod tests {
             "/admin/stats?ago=604800",
             "/admin/stats?to=1795228800&against=1792550400",
             "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
-            #[cfg(feature = "forecast")]
             "/admin/stats?uniques=1&forecast=1",
         ] {
             let query = address.split_once('?').map_or("", |(_, query)| query);

@@ -1,9 +1,9 @@
 use counter_core::alert::Explanation;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The numbers by which a bucket was judged.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertBucket {
     /// The bucket's first Unix second.
     start: u64,
@@ -26,8 +26,7 @@ pub(crate) struct AlertBucket {
 }
 
 /// The values that would be usual.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertBand {
     low: f64,
     high: f64,

@@ -1,6 +1,7 @@
 use axum::Json;
 use counter_core::alert::{AlertKind, Arrival, HistoryEntry, Severity};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
 use super::bucket::AlertBucket;
@@ -9,25 +10,23 @@ use crate::api::route::Route;
 use crate::problem::Problem;
 
 /// The last messages, 500 at most, the latest first.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertHistory {
     messages: Vec<AlertMessage>,
 }
 
 /// A message, and what has become of it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertMessage {
     /// The id by which receivers tell repetitions.
     id: String,
     /// The name of the rule; `test` for a test.
     rule: String,
     /// `raised`, `resolved` or `test`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     kind: AlertKind,
     /// `info`, `warning` or `critical`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     severity: Severity,
     /// The width of the buckets that the rule looks at, in seconds; 0 for a test.
     precision: u32,

@@ -1,6 +1,7 @@
 use axum::Json;
 use counter_core::alert::{RuleStatus, Severity, Unit};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
 use super::bucket::{AlertBand, AlertBucket};
@@ -9,15 +10,13 @@ use crate::api::route::Route;
 use crate::problem::Problem;
 
 /// The rules, in the order of the application.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRules {
     rules: Vec<AlertRule>,
 }
 
 /// A rule, and what is known of it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRule {
     name: String,
     /// The condition in words.
@@ -25,10 +24,10 @@ pub(crate) struct AlertRule {
     /// The counters that the condition looks at.
     counters: Vec<String>,
     /// `hits`, `share`, `seconds`, `bytes` or `count`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     unit: Unit,
     /// `info`, `warning` or `critical`.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     severity: Severity,
     /// The width of the buckets that it looks at, in seconds; null for a rule about the process that answers.
     precision: Option<u32>,

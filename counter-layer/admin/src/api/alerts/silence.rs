@@ -4,16 +4,16 @@ use axum::Json;
 use counter_core::Timestamp;
 use counter_core::alert::{Alerts, SilenceError};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
-use crate::access::SILENCE;
+use crate::access::right::SILENCE;
 use crate::api::parameter::{Asked, RuleName, Seconds};
 use crate::api::route::Route;
 use crate::problem::Problem;
 
 /// The silence of a rule.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertSilence {
     rule: String,
     /// The Unix time at which it ends; null where the rule is not silenced any more.

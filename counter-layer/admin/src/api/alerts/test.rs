@@ -1,15 +1,15 @@
 use axum::Json;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::State;
-use crate::access::TEST;
+use crate::access::right::TEST;
 use crate::api::parameter::Asked;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
 /// A test that is on its way.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertTest {
     /// The id of the message, by which the history has it.
     id: String,

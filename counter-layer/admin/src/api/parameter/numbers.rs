@@ -10,13 +10,11 @@ use crate::problem::Problem;
 pub(crate) struct Limit<const USUAL: usize>(pub(crate) usize);
 
 /// The number of buckets of a forecast, with the one that is usual.
-#[cfg(feature = "forecast")]
 #[derive(Debug)]
 pub(crate) struct Horizon<const USUAL: usize>(pub(crate) usize);
 
 const LIMITS: RangeInclusive<usize> = 1..=1000;
 
-#[cfg(feature = "forecast")]
 const HORIZONS: RangeInclusive<usize> = 1..=500;
 
 impl<S, const USUAL: usize> Parameters<S> for Limit<USUAL> {
@@ -30,7 +28,6 @@ impl<S, const USUAL: usize> Parameters<S> for Limit<USUAL> {
     }
 }
 
-#[cfg(feature = "forecast")]
 impl<S, const USUAL: usize> Parameters<S> for Horizon<USUAL> {
     fn describe() -> Vec<Description> {
         let schema =

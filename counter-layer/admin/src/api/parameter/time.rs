@@ -13,7 +13,6 @@ use crate::problem::Problem;
 pub(crate) const USUAL: u32 = 60;
 
 /// For this many seconds after its end a bucket may still get hits from the last flush.
-#[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) const LAG: u64 = 2;
 
 /// The state of a route that knows which precisions are kept.
@@ -74,7 +73,6 @@ pub(crate) struct Buckets {
 }
 
 /// The instants from one on until another, where they are named.
-#[cfg(feature = "note")]
 #[derive(Debug)]
 pub(crate) struct Instants(pub(crate) (ops::Bound<Timestamp>, ops::Bound<Timestamp>));
 
@@ -268,7 +266,6 @@ impl Range {
     }
 }
 
-#[cfg(feature = "note")]
 impl<S> Parameters<S> for Instants {
     fn describe() -> Vec<Description> {
         let second = |_: &_| json!({"type": "integer", "minimum": 0, "maximum": Timestamp::MAX.as_unix()});

@@ -16,10 +16,6 @@ pub(crate) struct Annotation {
 
 /// The kind of an annotation, by which it is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(feature = "alert", feature = "note")),
-    allow(dead_code, reason = "each kind comes with a feature")
-)]
 pub(crate) enum AnnotationKind {
     /// A note with this id.
     Note(String),
