@@ -210,6 +210,9 @@ use api::explain;
 use api::route::{self, Catalog};
 use api::routes::routes;
 use counter_layer::Rules;
+use dashboard::annotations::Annotators;
+use dashboard::page::alert_routes::alert_pages;
+use dashboard::page::routes::{Dashboard, first_page, pages};
 use problem::Problem;
 
 /// Creates a router with one route that explains by which of these rules a request counts.
@@ -261,17 +264,17 @@ pub fn router(stats: Stats, access: Access) -> Router {
 /// Creates the admin router with options; otherwise as [`router`].
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
-    let annotators = dashboard::Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
-    let site = dashboard::Dashboard::new(stats, options.zone.clone(), annotators);
-    let mut pages = dashboard::pages(&site);
+    let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
+    let site = Dashboard::new(stats, options.zone.clone(), annotators);
+    let mut others = pages(&site);
     if let Some(alerts) = &options.alerts {
-        pages = pages.merge(dashboard::alert_pages(&site, alerts));
+        others = others.merge(alert_pages(&site, alerts));
     }
     let (public_path, documents) = (options.public_path.clone(), site.stats().documents());
-    let first = dashboard::first_page(&site);
+    let first = first_page(&site);
     let (routes, descriptions) = route::serve(routes(first, site.stats(), &access, options, &catalog));
     catalog.set(descriptions);
-    access.guard(with_fallbacks(routes.merge(pages)), public_path, documents.as_ref())
+    access.guard(with_fallbacks(routes.merge(others)), public_path, documents.as_ref())
 }
 
 fn with_fallbacks(routes: Router) -> Router {

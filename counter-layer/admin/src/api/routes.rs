@@ -2,13 +2,30 @@
 
 use counter_core::Stats;
 
+use super::alerts;
+use super::audit;
 use super::badge::{self, Pictures};
+use super::counters;
+use super::explore;
+use super::export;
+use super::forecast;
+use super::index;
+use super::labels;
+use super::lifetimes;
 use super::live::{self, Live};
+use super::metrics;
+use super::notes;
+use super::openapi;
+use super::percentiles;
+use super::process;
 use super::route::{Catalog, Route};
-use super::{
-    alerts, audit, counters, explore, export, forecast, index, labels, lifetimes, metrics, notes, openapi,
-    percentiles, process, series, slowest, sources, statuses, top, total, uniques,
-};
+use super::series;
+use super::slowest;
+use super::sources;
+use super::statuses;
+use super::top;
+use super::total;
+use super::uniques;
 use crate::access::Access;
 use crate::options::Options;
 

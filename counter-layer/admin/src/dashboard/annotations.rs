@@ -6,7 +6,7 @@ use counter_core::alert::{Alert, AlertKind, Alerts, AlertsStatus};
 use counter_core::note::{Note, Notes};
 use counter_core::{CounterName, Error, Timestamp};
 
-use super::chart::{Annotation, AnnotationKind};
+use super::chart::annotations::{Annotation, AnnotationKind};
 
 /// The places that annotations come from.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +17,12 @@ pub(crate) struct Annotators {
 
 impl Annotators {
     /// Returns `true` if there is a page of alerts.
-    pub(super) const fn has_alerts(&self) -> bool {
+    pub(crate) const fn has_alerts(&self) -> bool {
         self.alerts.is_some()
     }
 
     /// Reads the notes about a range.
-    pub(super) async fn notes(&self, range: Range<Timestamp>) -> Result<Vec<Annotation>, Error> {
+    pub(crate) async fn notes(&self, range: Range<Timestamp>) -> Result<Vec<Annotation>, Error> {
         let Some(notes) = &self.notes else { return Ok(Vec::new()) };
         let annotation = |note: Note| Annotation {
             at: note.at(),
@@ -34,7 +34,7 @@ impl Annotators {
 }
 
 /// Returns the alerts of a range that are about one of these counters.
-pub(super) fn alerts(
+pub(crate) fn alerts(
     known: &AlertsStatus,
     counters: &[CounterName],
     range: &Range<Timestamp>,

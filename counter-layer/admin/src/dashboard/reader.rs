@@ -11,15 +11,15 @@ use futures_util::future::try_join;
 use tokio::sync::OnceCell;
 
 use super::annotations::{self, Annotators};
-use super::chart::Annotation;
+use super::chart::annotations::Annotation;
 
 /// Keys that a page names.
 const NAMED: usize = 5;
 
 /// The statistics, and what of them could not be read for one page.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
-    pub(super) stats: &'a Stats,
+pub(crate) struct Reader<'a> {
+    pub(crate) stats: &'a Stats,
     annotators: &'a Annotators,
     /// Reasons by key.
     unreadable: Mutex<BTreeMap<String, String>>,
@@ -27,12 +27,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
+    pub(crate) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
         Self { stats, annotators, unreadable: Mutex::default(), alerts: OnceCell::new() }
     }
 
     /// Returns the events in a range, of the site or of these counters, ascending; nothing where that cannot be read.
-    pub(super) async fn annotations(
+    pub(crate) async fn annotations(
         &self,
         counters: &[CounterName],
         range: Range<Timestamp>,
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
 
     /// The state of the rules and the history, which is read once for a page; nothing where there are none, or where it
     /// cannot be read.
-    pub(super) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
+    pub(crate) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
         let read = || async {
             match &self.annotators.alerts {
                 Some(alerts) => self.readable(alerts.read().await.map(Some)),
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The samples of each of these counters; nothing of those that cannot be read.
-    pub(super) async fn series_many(
+    pub(crate) async fn series_many(
         &self,
         counters: &[CounterName],
         precision: Precision,
@@ -81,13 +81,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The lifetime totals of these counters.
-    pub(super) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+    pub(crate) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let all = self.stats.lifetimes_by_counter(counters).await?;
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
     /// The visitors of each of these counters.
-    pub(super) async fn uniques_by_counter(
+    pub(crate) async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
         precision: Precision,
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The visitors of a counter in each of these ranges.
-    pub(super) async fn uniques_by_range(
+    pub(crate) async fn uniques_by_range(
         &self,
         counter: &CounterName,
         precision: Precision,
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The distributions of these measures of a counter.
-    pub(super) async fn distributions(
+    pub(crate) async fn distributions(
         &self,
         counter: &CounterName,
         precision: Precision,
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All counters by name up to about this number, and whether there are more.
-    pub(super) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
+    pub(crate) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
             let page = self.stats.list_counters(after.as_ref(), 1000).await?;
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The note about everything that could not be read for the page.
-    pub(super) fn unread(self) -> Option<String> {
+    pub(crate) fn unread(self) -> Option<String> {
         let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
         if unreadable.is_empty() {
             return None;
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
 
 /// The sum of the samples from an instant until another; of the bucket that the latter lies in, the part before it.
 /// Nothing where a bucket of that time is not known.
-pub(super) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
+pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
     let is_meant = |start: Timestamp| (from..until).contains(&start);
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
     if unknown.iter().any(|start| is_meant(*start)) {
@@ -188,6 +188,6 @@ pub(super) fn total_between(series: &Series, from: Timestamp, until: Timestamp) 
 }
 
 /// The sum of a series of which every bucket is known.
-pub(super) fn total(series: Option<Series>) -> Option<u64> {
+pub(crate) fn total(series: Option<Series>) -> Option<u64> {
     series?.known_total().ok()
 }

@@ -2,8 +2,8 @@
 
 use counter_core::Timestamp;
 
-use super::super::format::{self, Style};
-use super::{Frame, fixed};
+use super::canvas::{Canvas, fixed};
+use crate::dashboard::format::instants::{self, Style};
 use crate::zone::Zone;
 
 /// Something that happened, as charts tell of it.
@@ -41,7 +41,7 @@ pub(crate) struct Annotated {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnotationMark {
     /// The bucket's place among those of the chart.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     pub(crate) x: String,
     pub(crate) percent: String,
     /// The numbers of the rows, where there is room for them.
@@ -68,20 +68,20 @@ const LISTED: usize = 20;
 const APART: f64 = 4.0;
 
 /// Draws annotations, which are ascending, over the buckets that start here.
-pub(super) fn annotate(
+pub(crate) fn annotate(
     annotations: &[Annotation],
     starts: &[Timestamp],
     zone: &Zone,
     now: Timestamp,
 ) -> Annotated {
     let unlisted = annotations.len().saturating_sub(LISTED);
-    let years = |at: Timestamp| format::year(zone.local(at));
+    let years = |at: Timestamp| instants::year(zone.local(at));
     let is_of_this_year = annotations.iter().skip(unlisted).all(|one| years(one.at) == years(now));
     let style = if is_of_this_year { Style::Full } else { Style::FullOfYear };
     let row = |(place, one): (usize, &Annotation)| AnnotationRow {
         number: place + 1,
-        iso: format::iso(one.at),
-        time: format::instant(zone.local(one.at), style),
+        iso: instants::iso(one.at),
+        time: instants::instant(zone.local(one.at), style),
         text: one.text.clone(),
         note: match &one.kind {
             AnnotationKind::Note(id) => Some(id.clone()),
@@ -97,8 +97,8 @@ pub(super) fn annotate(
 }
 
 /// One mark for each bucket in which anything happened.
-pub(super) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<AnnotationMark> {
-    let frame = Frame { buckets: starts.len().max(1), top: 1 };
+pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<AnnotationMark> {
+    let canvas = Canvas { buckets: starts.len().max(1), top: 1 };
     let bucket = |one: &Annotation| starts.partition_point(|start| *start <= one.at).checked_sub(1);
     let mut numbered = f64::MIN;
     let mut number = 1;
@@ -107,7 +107,7 @@ pub(super) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
         let (first, last) = (number, number + together.len() - 1);
         number = last + 1;
         let Some(place) = bucket(&together[0]) else { continue };
-        let percent = frame.percent(place);
+        let percent = canvas.percent(place);
         let has_room = percent - numbered >= APART;
         if has_room {
             numbered = percent;
@@ -115,7 +115,7 @@ pub(super) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
         let numbers = if first == last { first.to_string() } else { format!("{first}–{last}") };
         marks.push(AnnotationMark {
             place,
-            x: fixed(frame.middle(place)),
+            x: fixed(canvas.middle(place)),
             percent: fixed(percent),
             numbers: has_room.then_some(numbers),
             class: loudest(together).class(),
@@ -144,7 +144,7 @@ impl AnnotationKind {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{now, starts};
+    use super::super::chart::tests::{now, starts};
     use super::*;
 
     fn note(seconds: u64, text: &str) -> Annotation {

@@ -2,8 +2,9 @@
 
 use counter_core::{Precision, Timestamp};
 
-use super::super::format::{self, Style};
-use super::{Frame, fixed};
+use super::canvas::{Canvas, fixed};
+use crate::dashboard::format::instants::{self, Style};
+use crate::dashboard::format::numbers;
 
 /// A mark of the axis of counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) struct TimeTick {
 
 /// The end of an axis that begins with 0 and holds `most`, and the distance of its marks: 1, 2 or 5
 /// times a power of ten, five of them at most.
-pub(super) fn scale(most: u64) -> (u64, u64) {
+pub(crate) fn scale(most: u64) -> (u64, u64) {
     let most = most.max(4);
     let mut power = 1_u64;
     loop {
@@ -43,18 +44,18 @@ pub(super) fn scale(most: u64) -> (u64, u64) {
 }
 
 /// Marks from 0 to the end, so far apart.
-pub(super) fn counts(step: u64, frame: &Frame) -> Vec<Tick> {
-    let mark = |tick| Tick { y: fixed(frame.y(tick * step)), text: format::short(tick * step) };
-    (0..=frame.top / step).map(mark).collect()
+pub(crate) fn counts(step: u64, canvas: &Canvas) -> Vec<Tick> {
+    let mark = |tick| Tick { y: fixed(canvas.y(tick * step)), text: numbers::short(tick * step) };
+    (0..=canvas.top / step).map(mark).collect()
 }
 
 /// Marks at instants that are round on the clocks of the site's zone, or at the beginnings of months and years; eight at
 /// most. The starts are told by these clocks as well.
-pub(super) fn times(
+pub(crate) fn times(
     starts: &[Timestamp],
     local: &[Timestamp],
     precision: Precision,
-    frame: &Frame,
+    canvas: &Canvas,
 ) -> Vec<TimeTick> {
     const STEPS: [u64; 21] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
@@ -63,7 +64,7 @@ pub(super) fn times(
     let width = u64::from(precision.as_seconds());
     let whole = width.saturating_mul(starts.len() as u64);
     let Some(step) = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7) else {
-        return months(local, width, frame);
+        return months(local, width, canvas);
     };
     let style = match step {
         0..60 => Style::Second,
@@ -79,17 +80,17 @@ pub(super) fn times(
         .map(|(mark, (place, (start, local)))| {
             let midnight = local.as_unix() % 86_400 < width && style == Style::Minute;
             let style = if midnight { Style::Day } else { style };
-            let text = format::instant(*local, style);
-            TimeTick { unix: Some(start.as_unix()), style: style.name(), ..tick(frame, place, mark, text) }
+            let text = instants::instant(*local, style);
+            TimeTick { unix: Some(start.as_unix()), style: style.name(), ..tick(canvas, place, mark, text) }
         })
         .collect()
 }
 
 /// Marks at the first buckets of months or years; a January has the name of its year.
-fn months(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
+fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
     const MONTHS: [u64; 9] = [1, 2, 3, 6, 12, 24, 60, 120, 1200];
     // The middle of a day is of the month that it has at the site, wherever that lets its days begin.
-    let month = |start: Timestamp| format::month(start.plus(width / 2));
+    let month = |start: Timestamp| instants::month(start.plus(width / 2));
     let marks_of = |step: u64| -> Vec<_> {
         let is_first = |start: Timestamp| month(start) / step != month(start.minus(width)) / step;
         let marks = starts.iter().enumerate().filter(|(_, start)| is_first(**start));
@@ -97,15 +98,15 @@ fn months(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
         marks.map(|(place, start)| (place, month(*start) / step * step)).collect()
     };
     let marks = MONTHS.into_iter().map(marks_of).find(|marks| marks.len() <= 8);
-    let tick = |(mark, (place, month))| tick(frame, place, mark, format::month_name(month));
+    let tick = |(mark, (place, month))| tick(canvas, place, mark, instants::month_name(month));
     marks.unwrap_or_default().into_iter().enumerate().map(tick).collect()
 }
 
 /// The mark of this number at a bucket, with a text that is the same for every viewer.
-fn tick(frame: &Frame, place: usize, mark: usize, text: String) -> TimeTick {
+fn tick(canvas: &Canvas, place: usize, mark: usize, text: String) -> TimeTick {
     TimeTick {
-        percent: fixed(frame.percent(place)),
-        anchor: match frame.percent(place) {
+        percent: fixed(canvas.percent(place)),
+        anchor: match canvas.percent(place) {
             ..7.0 => "start",
             93.0.. => "end",
             _ => "middle",
@@ -119,7 +120,8 @@ fn tick(frame: &Frame, place: usize, mark: usize, text: String) -> TimeTick {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{draw, tests::minute, tests::now, tests::starts};
+    use super::super::chart::draw;
+    use super::super::chart::tests::{minute, now, starts};
     use super::*;
     use crate::zone::Zone;
 

@@ -5,10 +5,13 @@
 
 use counter_core::{Precision, Timestamp};
 
-use super::super::format;
 use super::annotations::{self, Annotation, AnnotationMark};
 use super::axis::{self, Tick, TimeTick};
-use super::{Frame, HEIGHT, TITLES, WIDTH, count, fixed, style};
+use super::canvas::{Canvas, HEIGHT, WIDTH, count, fixed};
+use super::chart::{TITLES, style};
+use crate::dashboard::format::instants;
+use crate::dashboard::format::units;
+use crate::digits;
 use crate::zone::Zone;
 
 /// The percentiles that are drawn, with their names.
@@ -57,7 +60,7 @@ pub(crate) fn bands(
 ) -> Bands {
     let values = || buckets.iter().flatten().flat_map(|(values, _)| values).copied();
     let marks = marks(values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-    let frame = Frame { buckets: starts.len().max(1), top: 1 };
+    let canvas = Canvas { buckets: starts.len().max(1), top: 1 };
     let y = |value| height(&marks, value);
     let runs = runs(buckets);
     // From edge to edge of the buckets: one alone is as wide as it is.
@@ -65,9 +68,9 @@ pub(crate) fn bands(
         let (first, last) = (run.first().copied(), run.last().copied());
         let values = run.iter().filter_map(|place| Some((*place, buckets[*place]?.0[quantile])));
         let points = values.flat_map(|(place, value)| {
-            let left = (Some(place) == first).then(|| frame.left(place));
-            let right = (Some(place) == last).then(|| frame.left(place + 1));
-            let all = [left, Some(frame.middle(place)), right];
+            let left = (Some(place) == first).then(|| canvas.left(place));
+            let right = (Some(place) == last).then(|| canvas.left(place + 1));
+            let all = [left, Some(canvas.middle(place)), right];
             all.into_iter().flatten().map(move |x| (x, value))
         });
         points.map(|(x, value)| format!("{} {}", fixed(x), fixed(y(value)))).collect::<Vec<_>>()
@@ -84,16 +87,16 @@ pub(crate) fn bands(
     let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
     let style = style(&local, precision, zone.local(now));
     let column = |(place, (start, bucket)): (usize, (&Timestamp, &Option<Known>))| BandColumn {
-        x: fixed(frame.left(place)),
-        width: fixed(f64::from(WIDTH) / count(frame.buckets)),
-        iso: format::iso(*start),
-        text: format::instant(zone.local(*start), style),
-        values: bucket.map(|(values, _)| values.map(format::seconds)),
-        requests: format::grouped(bucket.map_or(0, |(_, requests)| requests)),
+        x: fixed(canvas.left(place)),
+        width: fixed(f64::from(WIDTH) / count(canvas.buckets)),
+        iso: instants::iso(*start),
+        text: instants::instant(zone.local(*start), style),
+        values: bucket.map(|(values, _)| values.map(units::seconds)),
+        requests: digits::grouped(bucket.map_or(0, |(_, requests)| requests)),
     };
     Bands {
-        ticks: marks.iter().map(|mark| Tick { y: fixed(y(*mark)), text: format::seconds(*mark) }).collect(),
-        times: axis::times(starts, &local, precision, &frame),
+        ticks: marks.iter().map(|mark| Tick { y: fixed(y(*mark)), text: units::seconds(*mark) }).collect(),
+        times: axis::times(starts, &local, precision, &canvas),
         areas: [area(0), area(1)],
         median: runs.iter().map(|run| format!("M{}", along(run, 0).join("L"))).collect(),
         columns: starts.iter().zip(buckets).enumerate().map(column).collect(),
@@ -147,7 +150,7 @@ fn height(marks: &[f64], value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{minute, now, starts};
+    use super::super::chart::tests::{minute, now, starts};
     use super::*;
 
     #[test]

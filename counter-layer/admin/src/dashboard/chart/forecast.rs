@@ -2,8 +2,10 @@
 
 use counter_core::Timestamp;
 
-use super::super::format;
-use super::{Frame, HEIGHT, Line, Point, fixed, letter, ratio};
+use super::canvas::{Canvas, HEIGHT, fixed, ratio};
+use super::curve::{Line, Point, letter};
+use crate::dashboard::format::numbers;
+use crate::digits;
 
 /// A forecast of the first line of a chart: what is read, drawn and told in words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,19 +48,19 @@ pub(crate) struct Mark {
 
 impl ForecastView {
     /// The name of the forecast among the lines.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("expected of {}", self.line)
     }
 
     /// The count that the axis has to hold beside `most`. A band may be so wide that nothing else could be
     /// seen: then it is cut off.
-    pub(super) fn most(&self, most: u64) -> u64 {
+    pub(crate) fn most(&self, most: u64) -> u64 {
         let largest = |of: fn(&ForecastPoint) -> u64| self.points.iter().map(of).max().unwrap_or_default();
         let seen = most.max(largest(|point| point.lower));
         largest(|point| point.upper).min(seen.saturating_mul(2)).max(seen)
     }
 
-    pub(super) fn draw(&self, frame: &Frame, starts: &[Timestamp], lines: &[Line]) -> ForecastCurve {
+    pub(crate) fn draw(&self, canvas: &Canvas, starts: &[Timestamp], lines: &[Line]) -> ForecastCurve {
         let of = |place: usize| lines.first().and_then(|line| line.points.get(place).copied());
         let begin = self.points.first().map_or(Timestamp::MAX, |point| point.start);
         let first = starts.partition_point(|start| *start < begin);
@@ -73,7 +75,7 @@ impl ForecastView {
         let known = known.filter(|_| !self.points.is_empty());
         let points: Vec<_> = known.into_iter().chain((first..).zip(self.points.iter().copied())).collect();
         let at = |place: usize, value: f64| {
-            format!("{} {}", fixed(frame.middle(place)), fixed(frame.height(value)))
+            format!("{} {}", fixed(canvas.middle(place)), fixed(canvas.height(value)))
         };
         let path = |begin: &str, all: Vec<String>| {
             if all.is_empty() { String::new() } else { format!("{begin}{}", all.join("L")) }
@@ -82,7 +84,7 @@ impl ForecastView {
         let lower = points.iter().rev().map(|(place, point)| at(*place, ratio(point.lower, 1)));
         let mark = |start: &Timestamp| {
             let place = starts.binary_search(start).ok()?;
-            Some(Mark { x: fixed(frame.percent(place)), y: fixed(frame.y(of(place)?.count()?)) })
+            Some(Mark { x: fixed(canvas.percent(place)), y: fixed(canvas.y(of(place)?.count()?)) })
         };
         ForecastCurve {
             name: self.name(),
@@ -94,20 +96,20 @@ impl ForecastView {
     }
 
     /// The expected count of a bucket in words; empty for a bucket that is known.
-    pub(super) fn words_of(&self, start: Timestamp) -> String {
+    pub(crate) fn words_of(&self, start: Timestamp) -> String {
         let point = self.points.iter().find(|point| point.start == start);
         point.map_or_else(String::new, |point| {
-            let (lower, upper) = (format::grouped(point.lower), format::grouped(point.upper));
-            format!("{} ({lower} to {upper})", format::rounded(point.count))
+            let (lower, upper) = (digits::grouped(point.lower), digits::grouped(point.upper));
+            format!("{} ({lower} to {upper})", numbers::rounded(point.count))
         })
     }
 
-    pub(super) fn is_unusual(&self, start: Timestamp) -> bool {
+    pub(crate) fn is_unusual(&self, start: Timestamp) -> bool {
         self.unusual.binary_search(&start).is_ok()
     }
 }
 
-impl Frame {
+impl Canvas {
     /// The height of a value, at the upper edge if it is beyond that.
     fn height(&self, value: f64) -> f64 {
         let part = value / ratio(self.top, 1);
@@ -117,7 +119,8 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{draw, tests::minute, tests::now, tests::starts};
+    use super::super::chart::tests::{minute, now, starts};
+    use super::super::chart::{Chart, Column, draw};
     use super::*;
     use crate::zone::Zone;
 
@@ -132,7 +135,7 @@ mod tests {
         ForecastView { line: "hits".to_owned(), points, unusual: vec![starts(2)[1]], words: String::new() }
     }
 
-    fn drawn(view: &ForecastView) -> super::super::Chart {
+    fn drawn(view: &ForecastView) -> Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
         let line = Line { name: "hits".to_owned(), points };
         draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
@@ -151,7 +154,7 @@ mod tests {
     #[test]
     fn a_column_says_what_is_expected_and_what_was_unusual() {
         let chart = drawn(&view(&[(2.04, 1, 3), (1234.5, 1000, 2000)]));
-        let words = |column: &super::super::Column| [0, 1].map(|cell| column.cells[cell].text.clone());
+        let words = |column: &Column| [0, 1].map(|cell| column.cells[cell].text.clone());
         let texts: Vec<_> = chart.columns.iter().map(words).collect();
         assert_eq!(
             texts,
