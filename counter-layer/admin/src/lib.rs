@@ -23,7 +23,7 @@
 //! without one only. The [guide](crate::guide) shows it behind a proxy and with sessions of the
 //! application.
 //!
-#![doc = include_str!("routes.md")]
+#![doc = include_str!("../docs/routes.md")]
 //!
 //! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
 //! `/logout` ends it. A `POST` to `/logout/everywhere` ends all sessions of the token, and one to `/links/revoke` all links;
@@ -179,14 +179,13 @@
 mod status;
 mod problem;
 mod upload;
-mod escape;
+mod text;
 mod zone;
 mod mount;
 #[cfg(feature = "hits")]
 mod producers;
 mod options;
 mod access;
-mod digits;
 mod sparkline;
 mod kind;
 mod api;

@@ -289,6 +289,6 @@ async fn the_table_of_routes_in_the_documentation_is_the_description() {
         }
     }
     table += "\nParameters in parentheses are optional, and `…` may occur several times.\n";
-    let written = include_str!("../../../counter-layer/admin/src/routes.md");
-    assert_eq!(written, table, "what counter-layer/admin/src/routes.md has to be is\n{table}");
+    let written = include_str!("../../../counter-layer/admin/docs/routes.md");
+    assert_eq!(written, table, "what counter-layer/admin/docs/routes.md has to be is\n{table}");
 }

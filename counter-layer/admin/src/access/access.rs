@@ -13,9 +13,9 @@ use http::request::Parts;
 use http::uri::Scheme;
 
 use super::error::AccessError;
-use super::link::{self, Link};
-use super::secrets::MIN_TOKEN_CHARS;
-use super::session::Claim;
+use super::signed::link::{self, Link};
+use super::signed::secrets::MIN_TOKEN_CHARS;
+use super::signed::session::Claim;
 use super::throttle::{Attempts, Judgement, Shown};
 use super::way::Way;
 use crate::mount::{Mount, PublicPath, original};

@@ -16,12 +16,12 @@ use http::{HeaderMap, Method};
 
 use super::access::{Access, Judged};
 use super::headers::secure;
-use super::link;
 use super::login::{LOGOUT, Revocation};
 use super::refusal::no_link;
 use super::right::{Right, Rights};
-use super::secrets::{OpenSession, Secrets};
-use super::session::{Claim, LoggedIn};
+use super::signed::link;
+use super::signed::secrets::{OpenSession, Secrets};
+use super::signed::session::{Claim, LoggedIn};
 use super::throttle::Shown;
 use super::way::Way;
 use super::{cookie, origin, page};

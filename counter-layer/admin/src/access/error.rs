@@ -2,7 +2,7 @@ use std::fmt;
 
 use counter_layer::internal::in_full;
 
-use super::secrets::MIN_TOKEN_CHARS;
+use super::signed::secrets::MIN_TOKEN_CHARS;
 
 /// An error of a text that cannot be a token, a name or a password.
 #[derive(Clone, PartialEq, Eq)]

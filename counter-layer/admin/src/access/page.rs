@@ -3,8 +3,8 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-use crate::escape::escape;
 use crate::mount::Mount;
+use crate::text::escape::escape;
 
 /// The path that begins a session by the token of a form.
 pub(crate) const LOGIN: &str = "/login";

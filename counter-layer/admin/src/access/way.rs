@@ -7,7 +7,7 @@ use http::request::Parts;
 use subtle::ConstantTimeEq;
 
 use super::right::Rights;
-use super::secrets::Secrets;
+use super::signed::secrets::Secrets;
 use super::throttle::Shown;
 use counter_layer::internal::Closure;
 

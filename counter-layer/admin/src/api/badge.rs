@@ -12,10 +12,10 @@ use super::parameter::{
 };
 use super::route::Route;
 use super::{caching, read};
-use crate::digits::grouped;
-use crate::escape::escape;
 use crate::problem::Problem;
 use crate::sparkline::Sparkline;
+use crate::text::digits::grouped;
+use crate::text::escape::escape;
 use counter_layer::internal::Closure;
 
 /// The statistics, and the counters of which there are pictures.

@@ -11,7 +11,7 @@ use super::canvas::{Canvas, HEIGHT, WIDTH, count, fixed};
 use super::chart::{TITLES, style};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::units;
-use crate::digits;
+use crate::text::digits;
 use crate::zone::Zone;
 
 /// The percentiles that are drawn, with their names.

@@ -8,7 +8,7 @@ use super::canvas::{Canvas, WIDTH, count, fixed};
 use super::curve::{Curve, Line, Point, place_letters};
 use super::forecast::{ForecastCurve, ForecastView};
 use crate::dashboard::format::instants::{self, Style};
-use crate::digits;
+use crate::text::digits;
 use crate::zone::Zone;
 
 /// Points that have words of their own at most: they weigh more than the lines.

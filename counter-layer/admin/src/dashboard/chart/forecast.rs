@@ -5,7 +5,7 @@ use counter_core::Timestamp;
 use super::canvas::{Canvas, HEIGHT, fixed, ratio};
 use super::curve::{Line, Point, letter};
 use crate::dashboard::format::numbers;
-use crate::digits;
+use crate::text::digits;
 
 /// A forecast of the first line of a chart: what is read, drawn and told in words.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 
 use counter_core::visits::Measure;
 
-use crate::digits::{grouped, in_groups};
+use crate::text::digits::{grouped, in_groups};
 
 /// The text in the place of a number that cannot be read.
 pub(crate) fn unknown() -> String {

@@ -1,6 +1,6 @@
 //! Amounts with their units as text.
 
-use crate::digits::in_groups;
+use crate::text::digits::in_groups;
 
 /// A time in the unit that suits it, in three digits.
 pub(crate) fn seconds(seconds: f64) -> String {

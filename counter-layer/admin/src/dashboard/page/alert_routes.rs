@@ -16,8 +16,8 @@ use crate::api::alerts;
 use crate::api::caching::validate;
 use crate::api::parameter::Seconds;
 use crate::dashboard::view::view::{ALERTS, Page};
-use crate::escape::isolated;
 use crate::mount::Mount;
+use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
 
 type Known = State<(Dashboard, Alerts)>;

@@ -9,8 +9,8 @@ use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::units;
 use crate::dashboard::view::view::{ALERTS, View};
-use crate::digits;
-use crate::escape;
+use crate::text::digits;
+use crate::text::escape;
 
 /// The page.
 #[derive(Debug, Template)]

@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
-use crate::access::session::LoggedIn;
+use crate::access::signed::session::LoggedIn;
 
 /// The client of a page, by what the guard has left in its request.
 #[derive(Clone, Copy, Debug)]

@@ -27,8 +27,8 @@ use crate::dashboard::plot::visitors::Extent;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::{Page, View};
-use crate::digits;
-use crate::escape;
+use crate::text::digits;
+use crate::text::escape;
 
 /// The page of the whole site.
 #[derive(Debug, Template)]

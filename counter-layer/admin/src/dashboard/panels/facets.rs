@@ -4,7 +4,7 @@ use counter_core::CounterName;
 
 use crate::dashboard::format::numbers;
 use crate::dashboard::view::view::View;
-use crate::digits;
+use crate::text::digits;
 
 /// A panel of the counters of one facet.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use counter_core::{CounterName, Error};
 use super::period::Period;
 use crate::dashboard::format::numbers;
 use crate::dashboard::reader::Reader;
-use crate::digits;
+use crate::text::digits;
 
 /// The values of a label with the most hits.
 #[derive(Debug)]

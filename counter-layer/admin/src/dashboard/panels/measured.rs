@@ -16,7 +16,7 @@ use crate::dashboard::plot::sums::{Instant, length};
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::range::SPAN;
 use crate::dashboard::view::view::View;
-use crate::digits;
+use crate::text::digits;
 
 /// The measures that have a place on the page.
 const MEASURES: [Measure; 5] = Measure::ALL;

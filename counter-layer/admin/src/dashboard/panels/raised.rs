@@ -5,7 +5,7 @@ use counter_core::alert::RuleStatus;
 
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
-use crate::digits;
+use crate::text::digits;
 
 /// The line, which is there while an alert is raised whose rule is not silenced.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use counter_core::{Stats, Timestamp};
 
 use crate::dashboard::format::numbers;
 use crate::dashboard::format::units;
-use crate::digits;
+use crate::text::digits;
 
 /// The table, which is there where there are sources.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::period::Period;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::reader::{self, Reader};
-use crate::digits;
+use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
 /// Over how many seconds hits per second are told.

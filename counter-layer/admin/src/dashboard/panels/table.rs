@@ -12,8 +12,8 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::{Sort, View};
-use crate::digits;
 use crate::kind::Kind;
+use crate::text::digits;
 use counter_layer::internal::HITS;
 
 /// Rows on a page of the table.

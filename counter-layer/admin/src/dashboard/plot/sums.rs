@@ -10,7 +10,7 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::reader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
-use crate::digits;
+use crate::text::digits;
 
 /// The sums of the lines, and the time that they are of.
 #[derive(Debug)]

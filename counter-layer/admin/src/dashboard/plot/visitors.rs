@@ -13,7 +13,7 @@ use crate::dashboard::format::units;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
-use crate::digits;
+use crate::text::digits;
 
 /// The part of the visitors that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

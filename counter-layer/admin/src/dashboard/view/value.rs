@@ -6,7 +6,7 @@ use std::str::FromStr;
 use counter_core::Timestamp;
 
 use crate::dashboard::format::instants;
-use crate::escape::isolated;
+use crate::text::escape::isolated;
 use crate::zone::Zone;
 
 /// A value in an address that is not allowed.
