@@ -3,7 +3,6 @@
 pub(crate) mod assets;
 pub(crate) mod frame;
 pub(crate) mod pages;
-pub(crate) mod client;
 pub(crate) mod alerts;
 pub(crate) mod routes;
 pub(crate) mod alert_routes;

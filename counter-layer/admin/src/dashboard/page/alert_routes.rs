@@ -8,14 +8,15 @@ use counter_core::alert::{Alerts, SilenceError};
 use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;
-use super::client::Client;
 use super::pages::Trouble;
 use super::routes::{Dashboard, html, see_other, trouble, written};
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::caching::validate;
 use crate::api::parameter::Seconds;
-use crate::dashboard::view::view::{ALERTS, Page};
+use crate::dashboard::view::addresses::ALERTS;
+use crate::dashboard::view::client::Client;
+use crate::dashboard::view::view::Page;
 use crate::mount::Mount;
 use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};

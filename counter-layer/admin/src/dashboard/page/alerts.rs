@@ -8,7 +8,8 @@ use super::frame::Frame;
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::units;
-use crate::dashboard::view::view::{ALERTS, View};
+use crate::dashboard::view::addresses::ALERTS;
+use crate::dashboard::view::view::View;
 use crate::text::digits;
 use crate::text::escape;
 
@@ -111,10 +112,11 @@ impl AlertsPage {
             1 => "One alert is raised.".to_owned(),
             more => format!("{} alerts are raised.", digits::grouped(more as u64)),
         };
-        let address = |utc: bool| format!("{}{ALERTS}{}", view.mount, if utc { "?zone=utc" } else { "" });
+        let address =
+            |utc: bool| format!("{}{ALERTS}{}", view.site.mount, if utc { "?zone=utc" } else { "" });
         let forms = may_silence.then(|| Forms {
-            silence: format!("{}{SILENCE_FORM}", view.mount),
-            test: format!("{}{TEST_FORM}", view.mount),
+            silence: format!("{}{SILENCE_FORM}", view.site.mount),
+            test: format!("{}{TEST_FORM}", view.site.mount),
             names: known.rules.iter().map(|rule| rule.name.clone()).collect(),
         });
         let style = Style::FullOfYear;
@@ -231,6 +233,6 @@ impl Message {
 
 impl Instant {
     fn of(at: Timestamp, view: &View) -> Self {
-        Self { iso: instants::iso(at), text: instants::instant(view.zone.local(at), Style::FullOfYear) }
+        Self { iso: instants::iso(at), text: instants::instant(view.site.zone.local(at), Style::FullOfYear) }
     }
 }

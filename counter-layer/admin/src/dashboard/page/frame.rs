@@ -35,17 +35,17 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn of(stats: &Stats, view: &View) -> Self {
         Self {
-            style: format!("{}{}", view.mount, assets::style()),
-            script: format!("{}{}", view.mount, assets::script()),
+            style: format!("{}{}", view.site.mount, assets::style()),
+            script: format!("{}{}", view.site.mount, assets::script()),
             site: view.site(),
             address: view.address(),
             parts: view.parts(),
             toggled_zone: view.but(|view| view.utc = !view.utc),
-            zone: view.zone.name().to_owned(),
+            zone: view.site.zone.name().to_owned(),
             utc: view.utc,
             logout: view.logout(),
             revocations: view.revocations(),
-            misses_revocations: view.misses_revocations,
+            misses_revocations: view.client.misses_revocations,
             alerts: view.alerts(),
             beginning: beginning(stats, view),
         }
@@ -55,15 +55,15 @@ impl Frame {
 /// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
 pub(crate) fn beginning(stats: &Stats, view: &View) -> String {
     let buckets = instants::beginning(&stats.grid().counts);
-    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
+    match (view.site.zone.is_utc(), view.days(1, Timestamp::now())) {
         (true, _) => buckets,
         (false, None) => format!(
             "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
-            view.zone.name()
+            view.site.zone.name()
         ),
         (false, Some(days)) => format!(
             "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
-            view.zone.name(),
+            view.site.zone.name(),
             units::span(u64::from(days.read.precision.as_seconds()))
         ),
     }

@@ -144,7 +144,7 @@ const DAYS: u32 = 14;
 impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
-        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
+        let period = Period::of(&stats.grid().counts, view.chart.precision, &view.site.zone, now);
         let (moving, table, labels) = try_join3(
             Moving::read(&reader, view, Extent::Whole, now),
             Table::read(&reader, view, &period, now),
@@ -159,9 +159,9 @@ impl Site {
             labels,
             sources: Sources::of(stats, now),
             period: period.name,
-            search: view.search.clone(),
+            search: view.table.search.clone(),
             search_fields: view.fields(&["q", "page"]),
-            everything: view.but(|view| (view.search, view.leaf) = (String::new(), 0)),
+            everything: view.but(|view| (view.table.search, view.table.leaf) = (String::new(), 0)),
             unread: reader.unread(),
         })
     }
@@ -170,8 +170,8 @@ impl Site {
 impl Counter {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
-        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let counter = &view.counters[..1];
+        let period = Period::of(&stats.grid().counts, view.chart.precision, &view.site.zone, now);
+        let counter = &view.chart.counters[..1];
         let hits: Vec<_> = CounterName::new(counter_layer::internal::HITS).into_iter().collect();
         let last_days = last_days(stats, view, now);
         let days = async {
@@ -228,7 +228,7 @@ impl Moving {
         now: Timestamp,
     ) -> Result<Self, Error> {
         let stats = reader.stats;
-        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
+        let period = Period::of(&stats.grid().counts, view.chart.precision, &view.site.zone, now);
         let of_site = async {
             match view.page {
                 Page::Site => {
@@ -241,8 +241,8 @@ impl Moving {
         };
         let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
             try_join(of_site, plot(reader, view, extent, now)).await?;
-        let names: Vec<_> = view.counters.iter().map(|name| escape::isolated(name)).collect();
-        let width = u64::from(view.precision.precision.as_seconds());
+        let names: Vec<_> = view.chart.counters.iter().map(|name| escape::isolated(name)).collect();
+        let width = u64::from(view.chart.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
         let mut label = format!("{} per {}, {shown} of them", names.join(", "), units::unit(width));
         let ahead = chart.columns.len().saturating_sub(shown);
@@ -259,7 +259,7 @@ impl Moving {
             forecast,
             visitors_shown,
             note_forms: NoteForms::of(view),
-            zone: view.zone.name().to_owned(),
+            zone: view.site.zone.name().to_owned(),
             label,
         })
     }
@@ -267,8 +267,8 @@ impl Moving {
 
 impl Share {
     pub(crate) fn of(stats: &Stats, view: &View, link: String, until: Timestamp) -> Self {
-        let until = instants::instant(view.zone.local(until), Style::FullOfYear);
-        Self { frame: Frame::of(stats, view), link, until: format!("{until} {}", view.zone.name()) }
+        let until = instants::instant(view.site.zone.local(until), Style::FullOfYear);
+        Self { frame: Frame::of(stats, view), link, until: format!("{until} {}", view.site.zone.name()) }
     }
 }
 
@@ -293,11 +293,11 @@ impl Shared {
         chart.page = Page::Counter;
         let (moving, measured) =
             try_join(Moving::read(&reader, &chart, Extent::Whole, now), measured).await?;
-        let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
         Ok(Self {
             style,
             title: names.join(", "),
-            unit: units::unit(u64::from(view.precision.precision.as_seconds())),
+            unit: units::unit(u64::from(view.chart.precision.precision.as_seconds())),
             moving,
             measured,
             beginning: beginning(stats, view),
@@ -336,14 +336,15 @@ fn last_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Sty
 
 /// The last days of the counter of a view that have hits, the last one first.
 async fn days(reader: &Reader<'_>, view: &View, buckets: &Buckets, style: Style) -> Result<Vec<Day>, Error> {
-    let series = reader.series_many(&view.counters[..1], buckets.read.precision, buckets.range()).await?;
+    let series =
+        reader.series_many(&view.chart.counters[..1], buckets.read.precision, buckets.range()).await?;
     let counts = buckets.counts(series.first().and_then(Option::as_ref));
     let most = counts.iter().flatten().max().copied().unwrap_or_default();
     let days =
         buckets.each().zip(counts).filter_map(|(day, count)| Some((day, count.filter(|count| *count > 0)?)));
     let day = |(day, count): (std::ops::Range<Timestamp>, u64)| Day {
         iso: instants::iso(day.start),
-        text: instants::instant(view.zone.local(day.start), style),
+        text: instants::instant(view.site.zone.local(day.start), style),
         total: digits::grouped(count),
         percent: numbers::percent(count, most),
         is_open: day.end == buckets.end,

@@ -9,7 +9,6 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::assets;
-use super::client::Client;
 use super::pages::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
 use crate::access::entry::Signer;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
@@ -20,8 +19,9 @@ use crate::dashboard::annotations::Annotators;
 use crate::dashboard::panels::note_forms::Sent;
 use crate::dashboard::plot::visitors::Extent;
 use crate::dashboard::reader::Reader;
+use crate::dashboard::view::client::Client;
 use crate::dashboard::view::value::WrongValue;
-use crate::dashboard::view::view::{Page, View};
+use crate::dashboard::view::view::{self, Page, View};
 use crate::mount::Mount;
 use crate::problem::{Problem, warn};
 use crate::text::escape::isolated;
@@ -62,15 +62,12 @@ impl Dashboard {
         client: Client,
         query: Option<&str>,
     ) -> Result<View, Box<Response>> {
-        let query = query.unwrap_or_default();
         let reach = &self.stats.reach().counts;
-        let view = View::of(mount.path(), &mount.first(), page, query, reach, &self.zone);
-        let mut view = view.map_err(|wrong| Box::new(self.refuse(mount, client, &wrong)))?;
-        view.has_alerts = self.annotators.has_alerts();
-        view.logged_in = client.is_logged_in;
-        view.may_note = client.may_note && self.takes_notes();
-        view.misses_revocations = client.misses_revocations;
-        Ok(view)
+        let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
+        site.has_alerts = self.annotators.has_alerts();
+        let client = Client { may_note: client.may_note && self.takes_notes(), ..client };
+        View::of(site, client, page, query.unwrap_or_default(), reach)
+            .map_err(|wrong| Box::new(self.refuse(mount, client, &wrong)))
     }
 
     /// Returns the first view, for a page without a chart.
@@ -160,9 +157,9 @@ async fn counter(
         Ok(view) => view,
         Err(refusal) => return *refusal,
     };
-    match stats.contains_counters(&view.counters[..1]).await {
+    match stats.contains_counters(&view.chart.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
-            let text = format!("There is no counter with the name {}.", isolated(&view.counters[0]));
+            let text = format!("There is no counter with the name {}.", isolated(&view.chart.counters[0]));
             html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
         }
         // Where the list of counters cannot be read, none is denied.
@@ -281,7 +278,7 @@ async fn share(
     };
     let until = Timestamp::now().plus(days * 86_400);
     let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
-    let link = format!("{}{}?{signed}", view.mount, view.shared_path());
+    let link = format!("{}{}?{signed}", view.site.mount, view.shared_path());
     html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
 }
 
@@ -310,7 +307,7 @@ async fn shared(
         Ok(view) => view,
         Err(refusal) => return *refusal,
     };
-    let style = format!("{}{}{STYLE}?{query}", view.mount, view.shared_path());
+    let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
     match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
         Ok(page) => html(StatusCode::OK, &page),
         // No health and no ledger: they are not what is shared.

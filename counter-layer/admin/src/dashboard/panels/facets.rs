@@ -55,7 +55,7 @@ impl Part {
         Self {
             address: view.counter(name),
             toggle: view.toggled(name),
-            is_shown: view.counters.contains(name),
+            is_shown: view.chart.counters.contains(name),
             name: name.to_string(),
             total: total.map_or_else(numbers::unknown, digits::grouped),
             share: total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),

@@ -76,7 +76,7 @@ pub(crate) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let (buckets, counter) = (view.buckets(now), view.counters.first());
+    let (buckets, counter) = (view.buckets(now), view.chart.counters.first());
     let range = buckets.range();
     let kept = reader.stats.reach().distributions.as_ref();
     let kept = kept.and_then(|kept| fitting(kept, buckets.read.precision, &range, now));
@@ -110,9 +110,12 @@ pub(crate) async fn read(
     }
     let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
     let style = instants::Style::of(precision).of_day();
-    let local = view.zone.local(range.start);
-    let style =
-        if instants::year(local) == instants::year(view.zone.local(now)) { style } else { style.of_year() };
+    let local = view.site.zone.local(range.start);
+    let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
+        style
+    } else {
+        style.of_year()
+    };
     let is_compared = before_merged.iter().any(|of| of.count() > 0);
     Ok(Some(Measured {
         style: style.name(),
@@ -162,7 +165,7 @@ fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timesta
     };
     let buckets: Vec<_> = starts.iter().map(values).collect();
     let is_empty = buckets.iter().all(Option::is_none);
-    (!is_empty).then(|| bands::bands(&starts, of.precision, &buckets, &view.zone, now))
+    (!is_empty).then(|| bands::bands(&starts, of.precision, &buckets, &view.site.zone, now))
 }
 
 impl Row {

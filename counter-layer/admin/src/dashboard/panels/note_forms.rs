@@ -33,9 +33,9 @@ pub(crate) struct Sent {
 
 impl NoteForms {
     pub(crate) fn of(view: &View) -> Option<Self> {
-        view.may_note.then(|| Self {
-            add: format!("{}{NOTE_FORM}", view.mount),
-            remove: format!("{}{NO_NOTE_FORM}", view.mount),
+        view.client.may_note.then(|| Self {
+            add: format!("{}{NOTE_FORM}", view.site.mount),
+            remove: format!("{}{NO_NOTE_FORM}", view.site.mount),
             to: view.below(),
             most: Note::MAX_CHARS,
         })

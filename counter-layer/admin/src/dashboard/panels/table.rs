@@ -11,7 +11,8 @@ use crate::dashboard::chart::spark;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::reader::Reader;
-use crate::dashboard::view::view::{Sort, View};
+use crate::dashboard::view::table::Sort;
+use crate::dashboard::view::view::View;
 use crate::kind::Kind;
 use crate::text::digits;
 use counter_layer::internal::HITS;
@@ -106,7 +107,7 @@ impl Table {
             entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
         let parts = parts.iter().map(|entry: &Entry| (&entry.name, entry.total));
         let facets = Panel::all(view, parts, hits);
-        let wanted = view.search.to_lowercase();
+        let wanted = view.table.search.to_lowercase();
         entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
         let mut note = is_cut
             .then(|| format!("Only the first {} counters are looked at.", digits::grouped(COUNTERS as u64)));
@@ -126,7 +127,7 @@ impl Table {
                 )
             });
         }
-        let leaf = view.leaf.min(entries.len().saturating_sub(1) / ROWS);
+        let leaf = view.table.leaf.min(entries.len().saturating_sub(1) / ROWS);
         let matching = entries.len();
         let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS).take(ROWS).collect();
         let first = leaf * ROWS + 1;
@@ -140,8 +141,8 @@ impl Table {
             top,
             facets,
             shown,
-            before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.leaf = leaf)),
-            after: (first + entries.len() <= matching).then(|| view.but(|view| view.leaf = leaf + 1)),
+            before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.table.leaf = leaf)),
+            after: (first + entries.len() <= matching).then(|| view.but(|view| view.table.leaf = leaf + 1)),
             note,
         })
     }
@@ -156,7 +157,7 @@ async fn order(
 ) -> Result<bool, Error> {
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let mut as_asked = true;
-    match view.sort {
+    match view.table.sort {
         Sort::Name => return Ok(true),
         Sort::Total => {}
         Sort::Lifetime => {
@@ -220,7 +221,7 @@ async fn rows(
         rows.push(Row {
             address: view.counter(&entry.name),
             toggle: view.toggled(&entry.name),
-            is_shown: view.counters.contains(&entry.name),
+            is_shown: view.chart.counters.contains(&entry.name),
             spark: spark::spark(&counts),
             spark_label: format!(
                 "between {} and {}",
@@ -253,10 +254,10 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
 }
 
 fn headings(view: &View, period: &Period) -> Vec<Heading> {
-    let precision = units::span(u64::from(view.precision.precision.as_seconds()));
+    let precision = units::span(u64::from(view.chart.precision.precision.as_seconds()));
     let columns = [
         ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
-        ("spark", format!("{} × {precision}", view.span), None, "wide"),
+        ("spark", format!("{} × {precision}", view.chart.span), None, "wide"),
         ("total", format!("Hits {}", period.name), Some(Sort::Total), "number"),
         ("share", "Share".to_owned(), None, "number wide"),
         ("uniques", "Visitors".to_owned(), Some(Sort::Uniques), "number"),
@@ -268,10 +269,10 @@ fn headings(view: &View, period: &Period) -> Vec<Heading> {
         .map(|(id, title, sort, style)| Heading {
             id,
             title,
-            address: sort.map(|sort| view.but(|view| (view.sort, view.leaf) = (sort, 0))),
+            address: sort.map(|sort| view.but(|view| (view.table.sort, view.table.leaf) = (sort, 0))),
             order: match sort {
-                Some(Sort::Name) if view.sort == Sort::Name => "ascending",
-                Some(sort) if view.sort == sort => "descending",
+                Some(Sort::Name) if view.table.sort == Sort::Name => "ascending",
+                Some(sort) if view.table.sort == sort => "descending",
                 _ => "none",
             },
             style,

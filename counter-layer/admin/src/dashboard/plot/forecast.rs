@@ -13,12 +13,12 @@ pub(crate) async fn read(
     view: &View,
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
-    let Some(counter) = view.counters.first().filter(|_| view.forecast) else { return Ok(None) };
+    let Some(counter) = view.chart.counters.first().filter(|_| view.chart.forecast) else { return Ok(None) };
     if view.is_of_zone_days(until) {
         let words = "Nothing is expected of days of a time zone: choose hours.".to_owned();
         return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
     }
-    let (precision, horizon) = (view.precision.precision, view.horizon());
+    let (precision, horizon) = (view.chart.precision.precision, view.horizon());
     let mut forecast = stats.forecast(counter, precision, horizon, until).await;
     if let Err(ForecastError::Horizon { most, .. }) = forecast {
         forecast = stats.forecast(counter, precision, most, until).await;

@@ -68,11 +68,13 @@ pub(crate) async fn plot(
     let read = |reach: Retention, begin: Timestamp| {
         let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
         let looked_at = looked_at(near, reach, begin, &range, now);
-        reader.series_many(&view.counters, reach.precision, looked_at)
+        reader.series_many(&view.chart.counters, reach.precision, looked_at)
     };
     let chosen = async {
         match compared.chosen() {
-            Some(other) => reader.series_many(&view.counters, other.read.precision, other.range()).await,
+            Some(other) => {
+                reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
+            }
             None => Ok(Vec::new()),
         }
     };
@@ -81,7 +83,7 @@ pub(crate) async fn plot(
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
         visitors::read(reader, view, &buckets, extent, now),
         forecast::read(stats, view, until),
-        reader.annotations(&view.counters, range.clone()),
+        reader.annotations(&view.chart.counters, range.clone()),
     )
     .await?;
     // A day of a zone that has the first sample is known, as another bucket is.
@@ -105,6 +107,7 @@ pub(crate) async fn plot(
         failing: failing.is_some(),
     };
     let mut lines: Vec<_> = view
+        .chart
         .counters
         .iter()
         .zip(&series)
@@ -115,7 +118,7 @@ pub(crate) async fn plot(
         })
         .collect();
     let visitors_shown = visitors.as_mut().and_then(|visitors| visitors.words.take());
-    if let Some(((counter, since), visitors)) = view.counters.first().zip(since.first()).zip(visitors) {
+    if let Some(((counter, since), visitors)) = view.chart.counters.first().zip(since.first()).zip(visitors) {
         let points = known(since).points(&buckets, visitors.buckets);
         lines.push(Line { name: format!("visitors of {counter}"), points });
     }
@@ -124,12 +127,12 @@ pub(crate) async fn plot(
         points.resize(starts.len(), Point::Unknown);
         lines.push(Line { name: controls::compared(view), points });
     }
-    let latest = view.precision.precision.bucket(now).end();
+    let latest = view.chart.precision.precision.bucket(now).end();
     if let Some(forecast) = &mut forecast {
         look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
     }
-    let mut chart = chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.zone, now);
-    chart.annotate(&annotations, &starts, &view.zone, now);
+    let mut chart = chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.site.zone, now);
+    chart.annotate(&annotations, &starts, &view.site.zone, now);
     Ok(Plot {
         chart,
         annotations,

@@ -119,9 +119,9 @@ impl Sums {
         since: &[Option<Timestamp>],
     ) -> Self {
         let Compared { range, now, .. } = compared;
-        let precision = view.precision.precision;
+        let precision = view.chart.precision.precision;
         let style = Style::of(view.written(*now)).of_day();
-        let local = |at: Timestamp| view.zone.local(at);
+        let local = |at: Timestamp| view.site.zone.local(at);
         let style = if instants::year(local(range.start)) == instants::year(local(*now)) {
             style
         } else {
@@ -132,7 +132,7 @@ impl Sums {
         // The end of a day is the beginning of another, which is not meant.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
         let last = |end: Timestamp| match (is_day, view.is_of_zone_days(*now)) {
-            (true, true) => view.zone.day_before(end),
+            (true, true) => view.site.zone.day_before(end),
             (true, false) => precision.bucket(end.minus(1)).start,
             (false, _) => end,
         };
@@ -157,7 +157,7 @@ impl Sums {
             from: instant(range.start),
             to: (range.end <= *now).then(|| instant(last(range.end))),
             length: view.length(*now),
-            lines: view.counters.iter().enumerate().map(sum).collect(),
+            lines: view.chart.counters.iter().enumerate().map(sum).collect(),
             other: compared.chosen().map(|other| (instant(other.range().start), instant(last(other.end)))),
         }
     }
@@ -174,7 +174,8 @@ mod tests {
 
     use super::*;
     use crate::dashboard::format::numbers;
-    use crate::dashboard::view::view::Page;
+    use crate::dashboard::view::client::Client;
+    use crate::dashboard::view::view::{Page, Site};
     use crate::zone::Zone;
 
     const HOUR: u64 = 3600;
@@ -186,7 +187,8 @@ mod tests {
         let now = unix(1019).plus(900);
         let kept = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
         let kept = Precisions::new([kept]).expect("a set");
-        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept, &Zone::default())
+        let site = Site::new("", "/", &kept, &Zone::default());
+        let view = View::of(site, Client::default(), Page::Site, "precision=3600&span=10", &kept)
             .expect("allowed values");
         let samples = (since..1020).map(|hours| Sample { start: unix(hours), count: counts(hours) });
         let series = Series::new(hour, unix(990)..unix(1020), samples.collect());

@@ -42,8 +42,8 @@ pub(crate) async fn read(
     now: Timestamp,
 ) -> Result<Option<Visitors>, Error> {
     let (precision, range) = (buckets.read.precision, buckets.range());
-    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
-    let Some((kept, counter)) = kept.zip(view.counters.first()) else { return Ok(None) };
+    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.chart.uniques);
+    let Some((kept, counter)) = kept.zip(view.chart.counters.first()) else { return Ok(None) };
     let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
     let other = view.other(now).map(|other| other.range());
     let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);

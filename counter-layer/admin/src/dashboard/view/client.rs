@@ -7,7 +7,7 @@ use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
 use crate::access::signed::session::LoggedIn;
 
 /// The client of a page, by what the guard has left in its request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     /// It has a session, which it can end.
     pub(crate) is_logged_in: bool,
