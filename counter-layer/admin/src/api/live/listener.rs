@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{Feed, READ};
+use super::feed::{Feed, READ, Reading};
 use crate::api::mark::{Counts, Mark};
 use crate::api::response::{Sample, Series};
 use crate::problem::Problem;
@@ -103,37 +103,9 @@ impl Listener {
             }
         };
         let whole = self.all_read != Some(reading.all_read);
-        let from = if whole { reading.oldest } else { reading.open_from };
-        let cut = self.is_cut.then(|| reading.oldest.as_unix());
         self.all_read = Some(reading.all_read);
         let precision = self.feed.precision();
-        let mut all = Vec::with_capacity(self.sent.len());
-        for (place, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
-            sent.counts = sent.counts.split_off(&reading.oldest);
-            let before = sent.unreadable.clone();
-            let (samples, unknown) = match reading.of(place, whole) {
-                Ok(found) => {
-                    // The open buckets do not tell of the others.
-                    if whole {
-                        sent.unreadable = found.unreadable().cloned();
-                    }
-                    let (counts, unknown) = (found.samples().collect(), found.unknown().collect());
-                    (changes(&mut sent.counts, from, counts, &unknown), Some(unknown))
-                }
-                Err(unreadable) => {
-                    sent.unreadable = Some(unreadable.clone());
-                    (Vec::new(), None)
-                }
-            };
-            let series = Series {
-                counter: counter.to_string(),
-                precision: precision.as_seconds(),
-                from: cut,
-                samples,
-                unreadable: sent.unreadable.clone().map(Into::into),
-            };
-            all.push((series, unknown, sent.unreadable != before));
-        }
+        let mut all = self.changed(&reading, whole);
         let counts = || self.sent.iter().map(|sent| &sent.counts);
         // After an error the first read is still to come.
         if let Some(mark) = self.mark.take() {
@@ -156,6 +128,44 @@ impl Listener {
         self.waiting.extend(events);
         // All listeners of a feed look at the same time.
         reading.done + READ
+    }
+
+    /// Returns the changes of each counter, with the starts that are unknown, and whether what is unreadable has changed.
+    fn changed(
+        &mut self,
+        reading: &Reading,
+        whole: bool,
+    ) -> Vec<(Series, Option<BTreeSet<Timestamp>>, bool)> {
+        let from = if whole { reading.oldest } else { reading.open_from };
+        let cut = self.is_cut.then(|| reading.oldest.as_unix());
+        let mut all = Vec::with_capacity(self.sent.len());
+        for (place, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
+            sent.counts = sent.counts.split_off(&reading.oldest);
+            let before = sent.unreadable.clone();
+            let (samples, unknown) = match reading.of(place, whole) {
+                Ok(found) => {
+                    // The open buckets do not tell of the others.
+                    if whole {
+                        sent.unreadable = found.unreadable().cloned();
+                    }
+                    let (counts, unknown) = (found.samples().collect(), found.unknown().collect());
+                    (changes(&mut sent.counts, from, counts, &unknown), Some(unknown))
+                }
+                Err(unreadable) => {
+                    sent.unreadable = Some(unreadable.clone());
+                    (Vec::new(), None)
+                }
+            };
+            let series = Series {
+                counter: counter.to_string(),
+                precision: self.feed.precision().as_seconds(),
+                from: cut,
+                samples,
+                unreadable: sent.unreadable.clone().map(Into::into),
+            };
+            all.push((series, unknown, sent.unreadable != before));
+        }
+        all
     }
 }
 

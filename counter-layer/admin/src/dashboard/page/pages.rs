@@ -21,7 +21,7 @@ use crate::dashboard::panels::sources::Sources;
 use crate::dashboard::panels::summary::{Status, Summary};
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::plot::controls::Controls;
-use crate::dashboard::plot::plot::{Plot, plot};
+use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
 use crate::dashboard::plot::visitors::Extent;
 use crate::dashboard::reader::Reader;
@@ -240,7 +240,7 @@ impl Moving {
             }
         };
         let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
-            try_join(of_site, plot(reader, view, extent, now)).await?;
+            try_join(of_site, Plot::read(reader, view, extent, now)).await?;
         let names: Vec<_> = view.chart.counters.iter().map(|name| escape::isolated(name)).collect();
         let width = u64::from(view.chart.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{Error, Sample, Series, Timestamp};
+use counter_core::{CounterName, Error, Precision, Sample, Series, Timestamp};
 use futures_util::future::{try_join, try_join_all, try_join5};
 
 use super::controls;
 use super::forecast;
 use super::sums::{Compared, Sums};
-use super::visitors::{self, Extent};
+use super::visitors::{self, Extent, Visitors};
 use crate::api::parameter::LAG;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
@@ -45,101 +45,153 @@ pub(crate) struct Plot {
     pub(crate) visitors_shown: Option<String>,
 }
 
-/// Reads the lines of a view, by one exchange for each precision from its own on, all at the same time.
-///
-/// A bucket without a sample is 0 where the counter is known to have counted before it, whatever
-/// precision knows that, and unknown before. While the store takes nothing, it is unknown after the last
-/// flush.
-pub(crate) async fn plot(
-    reader: &Reader<'_>,
-    view: &View,
-    extent: Extent,
-    now: Timestamp,
-) -> Result<Plot, Error> {
-    let stats = reader.stats;
-    let buckets = view.buckets(now);
-    let (kept, range) = (buckets.read, buckets.range());
-    let precision = kept.precision;
-    let failing = stats.health().failing_for;
-    let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
-    let mut starts = buckets.starts.clone();
-    let compared = Compared::new(view, now);
-    let coarser = || stats.reach().counts.iter().filter(|coarser| coarser.precision > precision);
-    let read = |reach: Retention, begin: Timestamp| {
-        let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
-        let looked_at = looked_at(near, reach, begin, &range, now);
-        reader.series_many(&view.chart.counters, reach.precision, looked_at)
-    };
-    let chosen = async {
-        match compared.chosen() {
-            Some(other) => {
-                reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
-            }
-            None => Ok(Vec::new()),
+/// The content of a chart, as it was read.
+struct Found<'a> {
+    view: &'a View,
+    buckets: Buckets,
+    compared: Compared,
+    until: Timestamp,
+    failing: bool,
+    series: Vec<Option<Series>>,
+    /// The series of the time that is compared with, if one was chosen.
+    chosen: Vec<Option<Series>>,
+    /// The series of each coarser precision.
+    coarser: Vec<(Precision, Vec<Option<Series>>)>,
+    visitors: Option<Visitors>,
+    forecast: Option<ForecastView>,
+    annotations: Vec<Annotation>,
+}
+
+impl Plot {
+    /// Reads the lines of a view in one exchange for each precision from its own on, all at the same time.
+    ///
+    /// A bucket without a sample is 0 if any precision shows that the counter counted before it, and unknown otherwise.
+    /// While the store takes nothing, it is unknown after the last flush.
+    pub(crate) async fn read(
+        reader: &Reader<'_>,
+        view: &View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let mut found = Found::read(reader, view, extent, now).await?;
+        let since = found.since();
+        let mut lines = found.lines(&since);
+        let mut starts = found.buckets.starts.clone();
+        let latest = view.chart.precision.precision.bucket(now).end();
+        if let Some(forecast) = &mut found.forecast {
+            look_ahead(forecast, found.buckets.end >= latest, &mut starts, &mut lines);
         }
-    };
-    let ((series, chosen), others, mut visitors, mut forecast, annotations) = try_join5(
-        try_join(read(kept, compared.begin()), chosen),
-        try_join_all(coarser().map(|coarser| read(coarser, range.start))),
-        visitors::read(reader, view, &buckets, extent, now),
-        forecast::read(stats, view, until),
-        reader.annotations(&view.chart.counters, range.clone()),
-    )
-    .await?;
-    // A day of a zone that has the first sample is known, as another bucket is.
-    let whole =
-        |start| buckets.each().find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start);
-    let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
-    let mut since: Vec<_> = series.iter().map(begun).collect();
-    for (since, chosen) in since.iter_mut().zip(&chosen) {
-        *since = [*since, begun(chosen)].into_iter().flatten().min();
-    }
-    for (coarser, others) in coarser().zip(others) {
-        for (since, series) in since.iter_mut().zip(others) {
-            // Somewhere in its first bucket it began: from the end on that is certain.
-            let certain = first(series.as_ref()).map(|sample| coarser.precision.bucket(sample.start).end());
-            *since = [*since, certain].into_iter().flatten().min();
-        }
-    }
-    let known = |since: &Option<Timestamp>| Known {
-        since: since.unwrap_or(Timestamp::MAX),
-        until,
-        failing: failing.is_some(),
-    };
-    let mut lines: Vec<_> = view
-        .chart
-        .counters
-        .iter()
-        .zip(&series)
-        .zip(&since)
-        .map(|((name, series), since)| Line {
-            name: name.to_string(),
-            points: known(since).points(&buckets, buckets.counts(series.as_ref())),
+        let forecast = found.forecast.as_ref();
+        let mut chart = chart::draw(&starts, view.written(now), &lines, forecast, &view.site.zone, now);
+        chart.annotate(&found.annotations, &starts, &view.site.zone, now);
+        Ok(Self {
+            chart,
+            annotations: found.annotations,
+            sums: Sums::of(view, &found.compared, &found.series, &found.chosen, &since),
+            forecast: found.forecast.map(|forecast| forecast.words),
+            visitors_shown: found.visitors.and_then(|visitors| visitors.words),
         })
-        .collect();
-    let visitors_shown = visitors.as_mut().and_then(|visitors| visitors.words.take());
-    if let Some(((counter, since), visitors)) = view.chart.counters.first().zip(since.first()).zip(visitors) {
-        let points = known(since).points(&buckets, visitors.buckets);
-        lines.push(Line { name: format!("visitors of {counter}"), points });
     }
-    if let Some(((other, series), since)) = compared.chosen().zip(chosen.first()).zip(since.first()) {
-        let mut points = known(since).points(other, other.counts(series.as_ref()));
-        points.resize(starts.len(), Point::Unknown);
-        lines.push(Line { name: controls::compared(view), points });
+}
+
+impl<'a> Found<'a> {
+    async fn read(
+        reader: &Reader<'_>,
+        view: &'a View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let stats = reader.stats;
+        let (buckets, compared) = (view.buckets(now), Compared::new(view, now));
+        let range = buckets.range();
+        let failing = stats.health().failing_for;
+        let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
+        let read = async |reach: Retention, begin: Timestamp| {
+            let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
+            let looked_at = looked_at(near, reach, begin, &range, now);
+            let series = reader.series_many(&view.chart.counters, reach.precision, looked_at).await?;
+            Ok((reach.precision, series))
+        };
+        let chosen = async {
+            match compared.chosen() {
+                Some(other) => {
+                    reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
+                }
+                None => Ok(Vec::new()),
+            }
+        };
+        let coarser = stats.reach().counts.iter().filter(|kept| kept.precision > buckets.read.precision);
+        let (((_, series), chosen), coarser, visitors, forecast, annotations) = try_join5(
+            try_join(read(buckets.read, compared.begin()), chosen),
+            try_join_all(coarser.map(|coarser| read(coarser, range.start))),
+            visitors::read(reader, view, &buckets, extent, now),
+            forecast::read(stats, view, until),
+            reader.annotations(&view.chart.counters, range.clone()),
+        )
+        .await?;
+        let failing = failing.is_some();
+        Ok(Self {
+            view,
+            buckets,
+            compared,
+            until,
+            failing,
+            series,
+            chosen,
+            coarser,
+            visitors,
+            forecast,
+            annotations,
+        })
     }
-    let latest = view.chart.precision.precision.bucket(now).end();
-    if let Some(forecast) = &mut forecast {
-        look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
+
+    /// Returns since when each counter is known to count.
+    fn since(&self) -> Vec<Option<Timestamp>> {
+        // A day of a zone that has the first sample is known, like any other bucket.
+        let whole = |start| {
+            let mut buckets = self.buckets.each();
+            buckets.find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start)
+        };
+        let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
+        let mut since: Vec<_> = self.series.iter().map(begun).collect();
+        for (since, chosen) in since.iter_mut().zip(&self.chosen) {
+            *since = [*since, begun(chosen)].into_iter().flatten().min();
+        }
+        for (precision, others) in &self.coarser {
+            for (since, series) in since.iter_mut().zip(others) {
+                // The counter began somewhere in its first bucket, so it certainly counts from the end of that bucket on.
+                let certain = first(series.as_ref()).map(|sample| precision.bucket(sample.start).end());
+                *since = [*since, certain].into_iter().flatten().min();
+            }
+        }
+        since
     }
-    let mut chart = chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.site.zone, now);
-    chart.annotate(&annotations, &starts, &view.site.zone, now);
-    Ok(Plot {
-        chart,
-        annotations,
-        sums: Sums::of(view, &compared, &series, &chosen, &since),
-        forecast: forecast.map(|forecast| forecast.words),
-        visitors_shown,
-    })
+
+    /// Returns the lines of the counters, of visitors, and of the time that is compared with.
+    fn lines(&self, since: &[Option<Timestamp>]) -> Vec<Line> {
+        let known = |since: &Option<Timestamp>| Known {
+            since: since.unwrap_or(Timestamp::MAX),
+            until: self.until,
+            failing: self.failing,
+        };
+        let (buckets, counters) = (&self.buckets, &self.view.chart.counters);
+        let line = |((name, series), since): ((&CounterName, &Option<Series>), _)| Line {
+            name: name.to_string(),
+            points: known(since).points(buckets, buckets.counts(series.as_ref())),
+        };
+        let mut lines: Vec<_> = counters.iter().zip(&self.series).zip(since).map(line).collect();
+        let Some((counter, since)) = counters.first().zip(since.first()) else { return lines };
+        if let Some(visitors) = &self.visitors {
+            let points = known(since).points(buckets, visitors.buckets.clone());
+            lines.push(Line { name: format!("visitors of {counter}"), points });
+        }
+        if let Some((other, series)) = self.compared.chosen().zip(self.chosen.first()) {
+            let mut points = known(since).points(other, other.counts(series.as_ref()));
+            points.resize(buckets.starts.len(), Point::Unknown);
+            lines.push(Line { name: controls::compared(self.view), points });
+        }
+        lines
+    }
 }
 
 /// Adds the buckets to come to a chart that goes on until now, and leaves out what is not on the chart.
