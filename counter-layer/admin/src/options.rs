@@ -202,7 +202,7 @@ impl Options {
     /// # Errors
     /// When there is no time zone of this name.
     #[cfg(feature = "time-zone")]
-    pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::TimeZoneError> {
+    pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::named::TimeZoneError> {
         self.zone = Zone::new(name)?;
         Ok(self)
     }

@@ -1,8 +1,15 @@
 //! Instants as text.
 
 use counter_core::{Precision, Precisions, Timestamp};
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time, date};
 
 use super::units::span;
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
 /// The format of an instant; the script has the same ones in the viewer's zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,29 +72,26 @@ impl Style {
 
 /// An instant as people write it, in UTC.
 pub(crate) fn instant(at: Timestamp, style: Style) -> String {
-    let (days, second) = (at.as_unix() / 86_400, at.as_unix() % 86_400);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let (year, month, day) = date(days);
-    let month = MONTHS[month - 1];
-    match style {
-        Style::Second => format!("{hour:02}:{minute:02}:{second:02}"),
-        Style::Minute => format!("{hour:02}:{minute:02}"),
-        Style::Day => format!("{day} {month}"),
-        Style::Full => format!("{day} {month} {hour:02}:{minute:02}"),
-        Style::DayOfYear => format!("{day} {month} {year}"),
-        Style::FullOfYear => format!("{day} {month} {year} {hour:02}:{minute:02}"),
-    }
+    let format = match style {
+        Style::Second => "%H:%M:%S",
+        Style::Minute => "%H:%M",
+        Style::Day => "%-d %b",
+        Style::Full => "%-d %b %H:%M",
+        Style::DayOfYear => "%-d %b %Y",
+        Style::FullOfYear => "%-d %b %Y %H:%M",
+    };
+    civil(at).strftime(format).to_string()
 }
 
 /// The year of an instant, in UTC.
-pub(crate) fn year(at: Timestamp) -> u64 {
-    date(at.as_unix() / 86_400).0
+pub(crate) fn year(at: Timestamp) -> i16 {
+    civil(at).year()
 }
 
 /// The number of an instant's month, in UTC; the first month of the year 0 has the number 0.
 pub(crate) fn month(at: Timestamp) -> u64 {
-    let (year, month, _) = date(at.as_unix() / 86_400);
-    year * 12 + month as u64 - 1
+    let date = civil(at).date();
+    12 * u64::from(date.year().unsigned_abs()) + u64::from(date.month().unsigned_abs()) - 1
 }
 
 /// The name of the month of this number; of a January, the year.
@@ -120,33 +124,19 @@ pub(crate) fn beginning(kept: &Precisions) -> String {
 
 /// Writes an instant as ISO 8601 has it.
 pub(crate) fn iso(at: Timestamp) -> String {
-    let (year, month, day) = date(at.as_unix() / 86_400);
-    format!("{year:04}-{month:02}-{day:02}T{}Z", instant(at, Style::Second))
+    format!("{}Z", civil(at))
 }
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// The date of an instant in UTC, as forms have it.
 pub(crate) fn day(at: Timestamp) -> String {
-    let (year, month, day) = date(at.as_unix() / 86_400);
-    format!("{year:04}-{month:02}-{day:02}")
+    civil(at).date().to_string()
 }
 
-/// The end in UTC of a day that is written as `2026-11-20`; nothing where there is no such day after 1969.
+/// The end in UTC of a day that is written as `2026-11-20`; nothing if there is no such day after 1969.
 pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
-    let mut parts = text.splitn(3, '-').map(str::parse::<u64>);
-    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
-    if !(1970..=9999).contains(&year) || day > 31 {
-        return None;
-    }
-    // As in `date`, years begin in March.
-    let (year, month) = if month > 2 { (year, month.checked_sub(3)?) } else { (year - 1, month + 9) };
-    let days = (365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day)
-        .checked_sub(719_469)?;
-    let start = Timestamp::from_unix(days * 86_400);
-    // What no calendar has is another day there.
-    (self::day(start) == text).then(|| start.plus(86_400))
+    let date: Date = text.parse().ok().filter(|date: &Date| date.to_string() == text)?;
+    let start = date.to_datetime(Time::midnight()).duration_since(EPOCH).as_secs();
+    Some(Timestamp::from_unix(start.try_into().ok()?).plus(86_400))
 }
 
 /// The time on clocks of UTC that is written as `2026-11-20T14:03`; nothing where there is no such time after 1969.
@@ -159,19 +149,9 @@ pub(crate) fn minute(text: &str) -> Option<Timestamp> {
     is_time.then(|| start.plus(3600 * hour + 60 * minute))
 }
 
-/// Year, month from 1 and day of the month of a day since the epoch.
-fn date(days: u64) -> (u64, usize, u64) {
-    // Years are counted from March on, so that the odd day is the last one of a year of this kind; an
-    // era is 400 of them.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    (year, usize::try_from(month).unwrap_or(1), day)
+/// The date and the time of an instant, in UTC.
+fn civil(at: Timestamp) -> DateTime {
+    EPOCH.saturating_add(SignedDuration::from_secs(at.as_unix().try_into().unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]
