@@ -3,6 +3,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{Stats, Timestamp};
 
 use super::parameter::{Asked, Counters, DistributionPrecision, OfRange, Quantiles, Range};
+use super::read::Measured;
 use super::response::{Percentile, PercentileBucket, Percentiles, Unreadable};
 use super::route::Route;
 use super::{caching, read};
@@ -22,15 +23,8 @@ async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), DistributionPrecision(kept), range, OfRange(of), Quantiles(quantiles)) =
         asked.parameters;
-    let now = Timestamp::now();
-    let most = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
-    let (precision, range) = (kept.precision, range.buckets(kept, most, now)?.range);
-    let found = stats.distribution(&counters, precision, range.clone(), of).await;
-    let found = found.map_err(|error| Problem::of(&error, &stats))?;
-    let merged = found.merged();
-    if merged.count() == 0 && found.unreadable.is_empty() {
-        read::known(&stats, &counters).await?;
-    }
+    let Measured { range, found, merged, max_age } =
+        read::distributions(&stats, &counters, kept, &range, of).await?;
     let values = |of: &Distribution| quantiles.iter().map(|q| of.quantile(*q)).collect::<Vec<_>>();
     let bucket = |(start, of): &(Timestamp, Distribution)| PercentileBucket {
         start: start.as_unix(),
@@ -40,7 +34,7 @@ async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
     let percentile = |(q, value): (&f64, Option<f64>)| Percentile { q: *q, value };
     let percentiles = Percentiles {
         counters: counters.iter().map(ToString::to_string).collect(),
-        precision: precision.as_seconds(),
+        precision: kept.precision.as_seconds(),
         from: range.start.as_unix(),
         to: range.end.as_unix(),
         of: of.name(),
@@ -51,5 +45,5 @@ async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
         buckets: found.buckets.iter().map(bucket).collect(),
         unreadable: Unreadable::list(found.unreadable),
     };
-    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &percentiles))
+    Ok(caching::answer(&headers, max_age, &percentiles))
 }

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use counter_core::time::Grid;
+use counter_core::visits::{Distribution, Distributions, Measure};
 use counter_core::{CounterName, Precision, Stats, Timestamp};
 
-use super::parameter::HasGrid;
+use super::caching;
+use super::parameter::{self, HasGrid, Kept};
 use crate::problem::Problem;
 
 impl HasGrid for Stats {
@@ -32,6 +34,36 @@ pub(crate) async fn series(
         known(stats, std::slice::from_ref(counter)).await?;
     }
     Ok(series)
+}
+
+/// The distributions of some counters in a range.
+pub(crate) struct Measured {
+    pub(crate) range: Range<Timestamp>,
+    pub(crate) found: Distributions,
+    /// All of them together.
+    pub(crate) merged: Distribution,
+    pub(crate) max_age: Option<u64>,
+}
+
+/// Reads what was measured of counters, which have to be known.
+pub(crate) async fn distributions(
+    stats: &Stats,
+    counters: &[CounterName],
+    kept: Kept,
+    range: &parameter::Range,
+    of: Measure,
+) -> Result<Measured, Problem> {
+    let now = Timestamp::now();
+    let most = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
+    let range = range.buckets(kept, most, now)?.range;
+    let found = stats.distribution(counters, kept.precision, range.clone(), of).await;
+    let found = found.map_err(|error| Problem::of(&error, stats))?;
+    let merged = found.merged();
+    if merged.count() == 0 && found.unreadable.is_empty() {
+        known(stats, counters).await?;
+    }
+    let max_age = caching::max_age(kept.precision, range.end, now);
+    Ok(Measured { range, found, merged, max_age })
 }
 
 /// Refuses counters of which one is not known. Where the list of counters cannot be read, none is denied.

@@ -1,8 +1,9 @@
 use axum::response::Response;
+use counter_core::Stats;
 use counter_core::visits::Bin;
-use counter_core::{Stats, Timestamp};
 
 use super::parameter::{Asked, Counters, DistributionPrecision, OfStatus, Range};
+use super::read::Measured;
 use super::response::{StatusCount, Statuses, Unreadable};
 use super::route::Route;
 use super::{caching, read};
@@ -21,19 +22,12 @@ async fn statuses(
 ) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), DistributionPrecision(kept), range, OfStatus(of)) = asked.parameters;
-    let now = Timestamp::now();
-    let most = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
-    let (precision, range) = (kept.precision, range.buckets(kept, most, now)?.range);
-    let found = stats.distribution(&counters, precision, range.clone(), of).await;
-    let found = found.map_err(|error| Problem::of(&error, &stats))?;
-    let merged = found.merged();
-    if merged.count() == 0 && found.unreadable.is_empty() {
-        read::known(&stats, &counters).await?;
-    }
+    let Measured { range, found, merged, max_age } =
+        read::distributions(&stats, &counters, kept, &range, of).await?;
     let status = |(bin, count): (Bin, u64)| StatusCount { status: bin.index().unsigned_abs(), count };
     let statuses = Statuses {
         counters: counters.iter().map(ToString::to_string).collect(),
-        precision: precision.as_seconds(),
+        precision: kept.precision.as_seconds(),
         from: range.start.as_unix(),
         to: range.end.as_unix(),
         of: of.name(),
@@ -41,5 +35,5 @@ async fn statuses(
         statuses: merged.bins().map(status).collect(),
         unreadable: Unreadable::list(found.unreadable),
     };
-    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &statuses))
+    Ok(caching::answer(&headers, max_age, &statuses))
 }
