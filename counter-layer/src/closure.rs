@@ -1,20 +1,17 @@
 //! Closures of the application, whose panics end where they are called.
 
 use std::fmt;
-#[cfg(any(feature = "admin", feature = "limit"))]
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(any(feature = "admin", feature = "limit"))]
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(any(feature = "admin", feature = "limit"))]
 use std::task::Poll;
 
 /// A closure of the application, which may panic.
 ///
 /// It can be asked while the panic of a handler unwinds, and a second one that left it would end the process;
 /// and the request it is asked about is to be served whatever it does.
-pub(crate) struct Closure<F: ?Sized> {
+pub struct Closure<F: ?Sized> {
     /// The name in the log.
     name: &'static str,
     told: AtomicBool,
@@ -22,7 +19,8 @@ pub(crate) struct Closure<F: ?Sized> {
 }
 
 impl<F> Closure<F> {
-    pub(crate) const fn new(name: &'static str, closure: F) -> Self {
+    /// Wraps a closure; `name` is its name in the log.
+    pub const fn new(name: &'static str, closure: F) -> Self {
         Self { name, told: AtomicBool::new(false), closure }
     }
 }
@@ -31,7 +29,7 @@ impl<F: ?Sized> Closure<F> {
     /// Returns the answer of the closure; `None` when it panics.
     // Kept out of the request path, because most requests have no closure.
     #[inline(never)]
-    pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
+    pub fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
         let answer = caught(|| ask(&self.closure));
         if answer.is_none() {
             self.tell();
@@ -40,8 +38,7 @@ impl<F: ?Sized> Closure<F> {
     }
 
     /// Returns the answer of the future that the closure returns; `None` when one of the two panics.
-    #[cfg(feature = "admin")]
-    pub(crate) async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
+    pub async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
         let answer = caught_future(self.ask(ask)?).await;
         if answer.is_none() {
             self.tell();
@@ -74,7 +71,6 @@ pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
 }
 
 /// Polls a future to its end and returns its output; `None` when it panics.
-#[cfg(any(feature = "admin", feature = "limit"))]
 pub(crate) async fn caught_future<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let output = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {

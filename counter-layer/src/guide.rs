@@ -8,8 +8,6 @@
 //!   or when you have to say what it keeps of people: it contains the privacy statement.
 //! - [`labels`]: where requests come from: referrers, campaigns, devices, languages, countries and keys.
 //! - `limit`, with the feature of that name: so many requests in each window and no more.
-//! - `admin`, with the feature of that name: the admin router in an application, behind a proxy, and with the
-//!   application's own sessions.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
 //! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to read them back.
 //!
@@ -139,8 +137,6 @@
 //! layers that see the same request both count it, so one of them needs a recorder of its own, or rules that leave the
 //! other's requests alone.
 
-#[cfg(feature = "admin")]
-pub mod admin;
 pub mod labels;
 #[cfg(feature = "limit")]
 pub mod limit;

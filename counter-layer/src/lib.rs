@@ -30,16 +30,8 @@
 //! # Features
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `admin`: the admin router, which serves the numbers as JSON.
 //! - `body`: distributions of what is known at the end of a response: its size, and the time to it.
-//! - `alert`: what a watch knows of its rules, on that router, and silences.
-//! - `note`: notes about instants, such as deploys, on that router and in its charts.
-//! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
-//! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
-//! - `dashboard`: the pages of that router for people.
-//! - `time-zone`: days of a time zone on these pages, with summer time.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
-//! - `hits`: hits from other programs over HTTP, each of them once, at `api/hits` of that router.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
@@ -64,8 +56,8 @@ mod limit;
 pub mod log;
 #[cfg(feature = "serde")]
 pub mod record;
-#[cfg(feature = "admin")]
-pub mod admin;
+#[doc(hidden)]
+pub mod internal;
 pub mod guide;
 
 pub use identity::{

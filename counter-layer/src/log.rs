@@ -77,8 +77,8 @@ pub use follow::{Follower, Grown, LogFile};
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
 pub use index::{LogIndex, LogIndexError};
-#[cfg(feature = "hits")]
-pub(crate) use keys::Keys;
+#[doc(hidden)]
+pub use keys::Keys;
 pub use line::Line;
 #[cfg(feature = "serde")]
 pub(crate) use line::{Headers, Piece};

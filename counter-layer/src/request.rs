@@ -1,4 +1,4 @@
-//! Values that servers leave in the extensions of a request, and headers. Only this file and `admin` know axum.
+//! Values that servers leave in the extensions of a request, and headers. Only this file knows axum.
 
 use std::net::SocketAddr;
 

@@ -3,9 +3,10 @@
 use counter_core::CounterName;
 
 /// The counter of all requests.
-pub(crate) const HITS: &str = "hits";
+pub const HITS: &str = "hits";
 
-pub(crate) const STATUSES: [&str; 7] =
+/// The counters of the classes of statuses.
+pub const STATUSES: [&str; 7] =
     ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
 
 pub(crate) const METHODS: [&str; 8] = [
@@ -19,10 +20,11 @@ pub(crate) const METHODS: [&str; 8] = [
     "method:other",
 ];
 
-pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+/// The counters of people and bots.
+pub const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 /// Returns `true` for a name that the layer feeds itself: a page of that name would be mixed up with it.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     // What begins with a slash is none of them, and nearly every name does.
     !name.starts_with('/')
         && ([HITS, CounterName::OTHER].contains(&name)
@@ -31,7 +33,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns `true` for the counter of a facet or of a status of gRPC: each of these has all requests, in parts.
-pub(crate) fn is_of_a_facet(name: &str) -> bool {
+pub fn is_of_a_facet(name: &str) -> bool {
     let facets: [&[&str]; 3] = [&STATUSES, &METHODS, &AGENTS];
     name.starts_with("grpc:") || facets.iter().any(|names| names.contains(&name))
 }

@@ -13,8 +13,8 @@ use std::pin::pin;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access};
 use counter_layer::{AccessCounterLayer, Rule, Rules};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rules = Rules::builder().rule(Rule::counter("/articles/{id}").pattern("/articles/{id}")).build()?;
     let pages = AccessCounterLayer::new(counters.recorder()).rules(rules).layer(tower::service_fn(page));
     // A router is a service like any other, and knows its place by being nested.
-    let admin = admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
+    let admin = counter_admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
     let admin = Router::new().nest_service(ADMIN, admin);
 
     let upkeep = counters.spawn();

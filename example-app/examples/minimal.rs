@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
+use counter_admin::Access;
 use counter_core::stores::Namespace;
 use counter_core::{Counters, RedisStore};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let store = RedisStore::connect(&var("REDIS_URL")?, Namespace::default()).await?;
     let counters = Counters::builder(store).build()?;
-    let admin = admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
+    let admin = counter_admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
     let app = pages
         .layer(AccessCounterLayer::new(counters.recorder()))
         .nest_service("/admin/stats", admin)

@@ -28,13 +28,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use counter_admin::{Access, Options, TimeZoneError};
 use counter_alert::Watch;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
-use counter_layer::admin::{self, Access, Options, TimeZoneError};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
     WindowLimitLayer,
@@ -241,7 +241,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         options = options.alerts(watch.alerts());
     }
     let stats = counters.stats();
-    let admin = admin::router_with(stats.clone(), access, options);
+    let admin = counter_admin::router_with(stats.clone(), access, options);
     let site = app(layer, forum.clone(), limit, settings.request_timeout, admin);
 
     let listener = TcpListener::bind(settings.listen).await?;
@@ -306,7 +306,7 @@ fn clocks(
     utc_offset: i32,
 ) -> Result<Box<dyn Fn(Timestamp) -> i32 + Send + Sync>, TimeZoneError> {
     Ok(match time_zone {
-        Some(zone) => Box::new(admin::utc_offset(zone)?),
+        Some(zone) => Box::new(counter_admin::utc_offset(zone)?),
         None => Box::new(move |_| utc_offset),
     })
 }

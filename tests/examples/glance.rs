@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::stores::Namespace;
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Read;
 use counter_core::{Counters, MemoryStore, Precision, Precisions, RedisStore, SqlStore, Store, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::Request;
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
@@ -63,7 +63,7 @@ async fn measure(name: &str, store: impl Store + Clone) -> Result<(), Box<dyn Er
     let mut counters = Counters::builder(store).build()?;
     visit(&counters);
     counters.flush().await?;
-    time(name, &admin::router(counters.stats(), Access::open()), &PAGES).await
+    time(name, &counter_admin::router(counters.stats(), Access::open()), &PAGES).await
 }
 
 /// Times a store that has days for years and hours for two.
@@ -98,7 +98,7 @@ async fn measure_years() -> Result<(), Box<dyn Error>> {
         }
     }
     counters.flush().await?;
-    time("SQLite", &admin::router(counters.stats(), Access::open()), &YEARS).await
+    time("SQLite", &counter_admin::router(counters.stats(), Access::open()), &YEARS).await
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]

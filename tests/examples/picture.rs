@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use axum::Router;
+use counter_admin::{Access, Options};
 use counter_alert::note::{Note, Notes};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Recorder, Timestamp};
-use counter_layer::admin::{self, Access, Options};
 use tests::browser::{Page, Wanted, browse_at};
 use tests::noon_offset;
 
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let access = Access::bearer("a-token-for-tests")?.may_note();
-    let admin = admin::router_with(counters.stats(), access, Options::new().notes(notes));
+    let admin = counter_admin::router_with(counters.stats(), access, Options::new().notes(notes));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let link = format!("http://{}/admin/stats?token=a-token-for-tests", listener.local_addr()?);
     let serving =

@@ -155,7 +155,6 @@ impl Address {
     }
 
     /// Returns `true` if a trusted proxy has passed the request on.
-    #[cfg(feature = "admin")]
     pub(crate) fn is_forwarded(&self, head: &RequestHead<'_>) -> bool {
         match &self.client {
             Client::Peer => false,

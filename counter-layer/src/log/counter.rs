@@ -2,7 +2,6 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
-#[cfg(feature = "hits")]
 use counter_core::Recorder;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Measured, Skip};
@@ -135,9 +134,9 @@ impl LogCounter {
         self.counting.needs_key()
     }
 
-    /// Returns the recorder that the hits of lines are of.
-    #[cfg(feature = "hits")]
-    pub(crate) const fn recorder(&self) -> &Recorder {
+    /// Returns the recorder of the counters that lines feed.
+    #[must_use]
+    pub const fn recorder(&self) -> &Recorder {
         &self.counting.recorder
     }
 

@@ -7,19 +7,20 @@ use counter_core::{Error, Timestamp};
 
 /// The keys of the visitors of the epochs that records were of, the latest last.
 #[derive(Default)]
-pub(crate) struct Keys(Vec<(Bucket, VisitorKey)>);
+pub struct Keys(Vec<(Bucket, VisitorKey)>);
 
 /// The number of epochs whose keys are known at once: records of an old log that is not in order are of some days.
 const EPOCHS: usize = 16;
 
 impl Keys {
     /// Returns the key of the visitors of the epoch in which `at` lies, if it is known.
-    pub(crate) fn get(&self, at: Timestamp) -> Option<VisitorKey> {
+    pub fn get(&self, at: Timestamp) -> Option<VisitorKey> {
         let is_of = |(epoch, _): &&(Bucket, VisitorKey)| (epoch.start..epoch.end()).contains(&at);
         self.0.iter().rev().find(is_of).map(|(_, key)| *key)
     }
 
-    pub(crate) fn insert(&mut self, epoch: Bucket, key: VisitorKey) {
+    /// Adds the key of an epoch, in place of the oldest one if there are many.
+    pub fn insert(&mut self, epoch: Bucket, key: VisitorKey) {
         if self.0.len() >= EPOCHS {
             self.0.remove(0);
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::{Access, AccessError};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access, AccessError};
 use counter_layer::{Forwarded, Identity};
 use http::{Method, Request, StatusCode, header};
 use tokio::time::Instant;
@@ -345,5 +345,5 @@ async fn a_token_in_the_address_is_not_said_again_whatever_the_method() {
 
 fn guarded(access: Access) -> Router {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_alert::{AlertRule, Severity, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
@@ -305,7 +305,7 @@ async fn without_the_store_there_is_a_reason() {
 #[tokio::test]
 async fn there_is_no_such_path_unless_it_was_said() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), anyone()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), anyone()));
     assert_eq!(post(&router, "test").await.status, StatusCode::NOT_FOUND);
     assert_eq!(send(&router, "/admin/stats/alerts", None).await.status, StatusCode::NOT_FOUND);
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/alerts"));

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
+use counter_admin::Access;
 use counter_core::sketch::STANDARD_ERROR;
 use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
 use serde_json::json;
 use tests::{RedisServer, until};

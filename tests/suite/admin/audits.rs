@@ -4,9 +4,9 @@ use std::future::ready;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::archive::Archive;
 use counter_core::{Counters, MemoryStore, Store, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{LIMIT, RedisServer, until};
@@ -226,7 +226,7 @@ async fn a_page_of_another_origin_audits_nothing_with_the_session_of_its_visitor
 async fn there_is_no_such_path_unless_it_was_said() {
     let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
     let counters = Counters::builder(archive).build().expect("the defaults are fine");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), anyone()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), anyone()));
     assert_eq!(post(&router, "").await.status, StatusCode::NOT_FOUND);
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/audit"));
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access};
 use http::{Request, StatusCode};
 use tower::ServiceExt;
 
@@ -20,7 +20,7 @@ struct Account(u64);
 
 fn guarded(access: Access) -> Router {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access))
 }
 
 /// Lets one account in, after a while.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::{Access, Options};
 use counter_alert::Alerts;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access, Options};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(crate) async fn description() -> Value {
     let notes = Notes::new(MemoryStore::new());
     let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
     let options = options.alerts(Alerts::new(MemoryStore::new(), []));
-    let admin = admin::router_with(counters.stats(), Access::open(), options);
+    let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");
     let response = router.oneshot(request).await.expect("a router answers");
@@ -289,6 +289,6 @@ async fn the_table_of_routes_in_the_documentation_is_the_description() {
         }
     }
     table += "\nParameters in parentheses are optional, and `…` may occur several times.\n";
-    let written = include_str!("../../../counter-layer/src/admin/routes.md");
-    assert_eq!(written, table, "what counter-layer/src/admin/routes.md has to be is\n{table}");
+    let written = include_str!("../../../counter-layer/admin/docs/routes.md");
+    assert_eq!(written, table, "what counter-layer/admin/docs/routes.md has to be is\n{table}");
 }

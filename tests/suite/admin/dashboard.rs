@@ -6,11 +6,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_admin::Access;
 use counter_core::source::Commit;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use tests::{FaultProxy, RedisServer, noon_offset};
@@ -650,7 +650,7 @@ fn fill(recorder: &counter_core::Recorder) {
 }
 
 fn routed(stats: counter_core::Stats) -> Router {
-    Router::new().nest("/admin/stats", admin::router(stats, Access::open()))
+    Router::new().nest("/admin/stats", counter_admin::router(stats, Access::open()))
 }
 
 async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> Answer {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use counter_admin::Access;
 use counter_core::visits::{Bin, Measure, Measured};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::Access;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access};
 use counter_layer::{Forwarded, Identity};
 use http::{Request, StatusCode};
 use tower::ServiceExt;
@@ -17,7 +17,7 @@ const LEDGER: &str = "/admin/stats/api/ledger";
 
 fn guarded(access: Access) -> Router {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access))
 }
 
 fn access() -> Access {
@@ -56,7 +56,7 @@ async fn what_is_wrong_at_one_place_may_be_right_at_another() {
     let both = office.clone().or(Access::bearer("token-of-the-owner").expect("a token"));
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let status = async |access: &Access| {
-        let router = admin::router(counters.stats(), access.clone());
+        let router = counter_admin::router(counters.stats(), access.clone());
         let request = Request::get("/api/ledger").header("authorization", "Bearer token-of-the-owner");
         let request = request.body(Body::empty()).expect("a path");
         router.oneshot(request).await.expect("a router answers").status().as_u16()

@@ -10,10 +10,10 @@ use axum::body::Body;
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use counter_admin::{Access, Options};
 use counter_core::stores::Shards;
 use counter_core::visits::{Read, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
-use counter_layer::admin::{self, Access, Options};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{Full, Limited};
@@ -149,7 +149,7 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
         .rules(rules.expect("good rules"))
         .count_if(|outcome| outcome != Outcome::Answered(StatusCode::INTERNAL_SERVER_ERROR));
     let options = Options::new().hits(counters.sources(), layer.log_counter());
-    let admin = admin::router_with(counters.stats(), Access::open().may_record(), options);
+    let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let at = Timestamp::now().as_unix();
     let agent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -185,7 +185,7 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops);
         let layer = AccessCounterLayer::new(counters.recorder()).identity(client).expect("a good identity");
         let options = Options::new().hits(counters.sources(), layer.log_counter());
-        let admin = admin::router_with(counters.stats(), Access::open().may_record(), options);
+        let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
         let router = Router::new().route("/", get(async || "")).layer(layer).nest("/admin/stats", admin);
         let mut counters = counters;
         // The salt of the day is agreed with the store.
@@ -389,7 +389,7 @@ async fn a_page_of_another_origin_records_nothing_with_the_session_of_its_visito
 #[tokio::test]
 async fn there_is_no_such_path_unless_it_was_said() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let admin = admin::router(counters.stats(), Access::open().may_record());
+    let admin = counter_admin::router(counters.stats(), Access::open().may_record());
     let router = Router::new().nest("/admin/stats", admin);
     assert_eq!(post(&router, "shop", 1, "").await.status, StatusCode::NOT_FOUND);
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/hits"));
@@ -493,7 +493,7 @@ async fn requests_that_reach_two_instances_at_once_count_once_although_replies_a
 
 /// The Python of the guide, as it stands there.
 fn python() -> String {
-    let guide = include_str!("../../../counter-layer/src/guide/admin.rs");
+    let guide = include_str!("../../../counter-layer/admin/src/guide.rs");
     let text: Vec<_> =
         guide.lines().map(|line| line.trim_start_matches("//!").strip_prefix(' ').unwrap_or("")).collect();
     let from = text.iter().position(|line| *line == "```python").expect("there is Python") + 1;

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use counter_admin::Access;
 use counter_core::{Counters, Timestamp};
-use counter_layer::admin::Access;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::{Access, Options};
 use counter_core::time::Retention;
 use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
-use counter_layer::admin::{self, Access, Options};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -217,8 +217,9 @@ async fn the_status_is_what_the_ledger_and_the_health_say() {
 async fn more_listeners_than_there_are_places_are_refused_until_one_leaves() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let few = Options::new().listeners(2).live_until(pending());
-    let few = admin::router_with(counters.stats(), Access::open(), few);
-    let many = admin::router_with(counters.stats(), Access::open(), Options::new().live_until(pending()));
+    let few = counter_admin::router_with(counters.stats(), Access::open(), few);
+    let many =
+        counter_admin::router_with(counters.stats(), Access::open(), Options::new().live_until(pending()));
     for (router, places) in [(few, 2), (many, 64)] {
         let router = Router::new().nest("/admin/stats", router);
         let question = "counter=a&precision=60";
@@ -398,7 +399,7 @@ async fn of_a_long_retention_the_latest_buckets_are_followed() {
         recorder.record_at(recorder.counter("a"), None, now.minus(ago), NonZeroU32::MIN);
     }
     counters.flush().await.expect("memory takes all");
-    let router = admin::router(counters.stats(), Access::open());
+    let router = counter_admin::router(counters.stats(), Access::open());
     let router = Router::new().nest("/admin/stats", router);
     let mut events = Events::listen(&router, "counter=a&precision=1", None).await;
     let series = events.next_of("series").await.data;
@@ -437,7 +438,7 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
 
 /// The router with the defaults, in which each answer ends soon.
 fn by_default(counters: &Counters) -> Router {
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -524,7 +525,7 @@ async fn the_events_end_when_they_are_told_to() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(stopped.await) });
-    let router = admin::router_with(counters.stats(), Access::open(), options);
+    let router = counter_admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", router);
     let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
     let mut others = Events::listen(&router, "counter=a&precision=60", None).await;
@@ -541,7 +542,7 @@ async fn the_events_end_when_they_are_told_to() {
 async fn only_who_has_access_may_listen() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let access = Access::bearer("a-token-for-tests").expect("a token");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
     let path = "/admin/stats/api/live?counter=a&precision=60";
     let answer = request(&router, http::Method::GET, path, None).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access};
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
@@ -19,7 +19,7 @@ const PAGE: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=
 
 fn guarded(access: Access) -> Router {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    Router::new().nest_service("/admin/stats", admin::router(counters.stats(), access))
+    Router::new().nest_service("/admin/stats", counter_admin::router(counters.stats(), access))
 }
 
 fn bearer() -> Access {
@@ -128,7 +128,7 @@ async fn programs_get_a_problem_as_before() {
 #[tokio::test]
 async fn the_form_leads_to_no_other_site() {
     let router = guarded(bearer());
-    let at_the_root = admin::router(
+    let at_the_root = counter_admin::router(
         Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats(),
         bearer(),
     );

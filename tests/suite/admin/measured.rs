@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use counter_admin::Access;
 use counter_core::time::Retention;
 use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
-use counter_layer::admin::Access;
 use http::StatusCode;
 use tests::{FaultProxy, RedisServer};
 

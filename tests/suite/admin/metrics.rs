@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured, PageView, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 
 use super::site::{Site, send, site, site_without_redis};
@@ -153,7 +153,7 @@ async fn without_the_store_there_is_what_the_process_knows() {
 async fn failed_logins_are_a_metric() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let access = Access::bearer("a-token-for-tests").expect("a token");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
     for shown in ["Bearer wrong", "Bearer a-token-for-tests"] {
         send(&router, "/admin/stats/metrics", Some(("authorization", shown))).await;
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_alert::note::{Note, Notes};
 use counter_core::document::DocumentStore;
 use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
@@ -186,7 +186,7 @@ async fn a_page_of_another_origin_notes_nothing_with_the_session_of_its_visitor(
 #[tokio::test]
 async fn there_is_no_such_path_and_no_form_unless_it_was_said() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), anyone()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), anyone()));
     assert_eq!(add(&router, "text=a").await.status, StatusCode::NOT_FOUND);
     assert_eq!(send_form(&router, "/notes", "text=a").await.status, StatusCode::NOT_FOUND);
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/notes"));

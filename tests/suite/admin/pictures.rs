@@ -1,8 +1,8 @@
 //! The badge and the line of a counter.
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::Timestamp;
-use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 
 use super::site::{Answer, encode, send, site};
@@ -93,7 +93,7 @@ async fn other_sites_may_show_the_pictures_of_what_was_opened_and_of_nothing_els
         site.record(counter, Timestamp::now(), 1).await;
     }
     let stats = site.counters.stats();
-    let pictures = admin::pictures(stats, Access::open(), |name| name.starts_with("/open"));
+    let pictures = counter_admin::pictures(stats, Access::open(), |name| name.starts_with("/open"));
     let router = Router::new().nest("/visits", pictures);
     for picture_of in ["badge.svg?", "sparkline.svg?precision=60&"] {
         let shown = picture(&router, &format!("/visits/{picture_of}counter=%2Fopen")).await;

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
 use axum::routing::get as route;
+use counter_admin::{Access, Options};
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access, Options};
 use counter_layer::{Address, Forwarded, Identity};
 use tests::Nginx;
 use tests::http::{Response, get, post};
@@ -42,7 +42,7 @@ async fn router(access: Access, options: Options) -> Router {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     counters.recorder().record(counters.recorder().counter("hits"), None);
     counters.flush().await.expect("memory takes all");
-    admin::router_with(counters.stats(), access, options)
+    counter_admin::router_with(counters.stats(), access, options)
 }
 
 fn bearer() -> Access {

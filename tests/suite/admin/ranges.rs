@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::time::Retention;
 use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::StatusCode;
 
 use super::site::{ask, send};
@@ -28,7 +28,7 @@ async fn site_router(kept: &[(u32, u32)], counters: &[&str]) -> Router {
         recorder.record(recorder.counter(counter), None);
     }
     site.flush().await.expect("memory takes all");
-    admin::router(site.stats(), Access::open())
+    counter_admin::router(site.stats(), Access::open())
 }
 
 #[tokio::test]

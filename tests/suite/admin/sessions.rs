@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore, Store, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
@@ -18,7 +18,7 @@ const PAGE: &str = "/admin/stats/api/ledger";
 
 fn guarded(access: Access) -> Router {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access))
 }
 
 fn bearer(token: &str) -> Access {
@@ -118,7 +118,7 @@ fn instances(store: &MemoryStore) -> [Router; 2] {
 
 fn over(store: impl Store) -> Router {
     let counters = Counters::builder(store).build().expect("the defaults are fine");
-    Router::new().nest("/admin/stats", admin::router(counters.stats(), bearer("a-token-for-tests")))
+    Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), bearer("a-token-for-tests")))
 }
 
 async fn is_in(router: &Router, cookie: &str) -> bool {

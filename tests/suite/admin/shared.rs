@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tests::noon_offset;
@@ -42,7 +42,7 @@ impl Site {
         }
         counters.flush().await.expect("memory takes all");
         let access = Access::bearer(token).expect("a token").may_forget();
-        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+        let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
         let mut site = Self { router, session: String::new() };
         let login = site.ask(Method::GET, &format!("/admin/stats?token={token}"), &[]).await;
         let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
@@ -211,7 +211,7 @@ async fn only_a_token_or_its_session_makes_a_link() {
     }
     // There is nothing to sign with without a token.
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let open = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+    let open = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     let open = Site { router: open, session: String::new() };
     assert!(!open.get("/admin/stats").await.body.contains("Share this view"));
     assert_eq!(open.get("/admin/stats/share").await.status, StatusCode::FORBIDDEN);
@@ -242,13 +242,14 @@ async fn a_link_is_signed_with_the_token_of_its_session() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (first, second) = ("a-token-for-tests", "another-token-for-tests");
     let access = |token| Access::bearer(token).expect("a token");
-    let both = admin::router(counters.stats(), access(first).or(access(second)));
+    let both = counter_admin::router(counters.stats(), access(first).or(access(second)));
     let both = Site { router: Router::new().nest("/admin/stats", both), session: String::new() };
     let shown = format!("Bearer {second}");
     let page = both.ask(Method::GET, "/admin/stats/share", &[("authorization", &shown)]).await;
     let link = attribute(&page.body, "id=\"shared\" href");
     for (token, status) in [(first, StatusCode::FORBIDDEN), (second, StatusCode::OK)] {
-        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access(token)));
+        let router =
+            Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access(token)));
         assert_eq!(Site { router, session: String::new() }.get(&link).await.status, status, "{token}");
     }
 }

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_admin::{Access, Options};
 use counter_alert::Alerts;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
@@ -13,7 +14,6 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access, Options};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -66,13 +66,13 @@ impl Site {
         let endless = Options::new().live_until(pending());
         let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
         let options = options.alerts(Alerts::new(MemoryStore::new(), []));
-        let admin = admin::router_with(counters.stats(), access, options);
+        let admin = counter_admin::router_with(counters.stats(), access, options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 
     /// A site that tells of these alerts.
     pub(crate) fn watched(counters: Counters, alerts: Alerts, access: Access) -> Self {
-        let admin = admin::router_with(counters.stats(), access, Options::new().alerts(alerts));
+        let admin = counter_admin::router_with(counters.stats(), access, Options::new().alerts(alerts));
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use counter_admin::{Access, Options};
 use counter_alert::note::Notes;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access, Options};
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use tests::http::{get, post};
@@ -32,7 +32,7 @@ fn router() -> Router {
     let layer = AccessCounterLayer::new(counters.recorder());
     let options = Options::new().hits(counters.sources(), layer.log_counter()).notes(Notes::new(store));
     let access = Access::bearer(TOKEN).expect("a token").may_record().may_note();
-    admin::router_with(counters.stats(), access, options)
+    counter_admin::router_with(counters.stats(), access, options)
 }
 
 async fn send(router: &Router, path: &str, body: Body) -> Response<Body> {

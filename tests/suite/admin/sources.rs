@@ -1,8 +1,8 @@
 //! The sources of a process, as the admin router tells them.
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use serde_json::json;
 
 use super::site::{ask, send};
@@ -11,7 +11,7 @@ use super::site::{ask, send};
 async fn a_source_is_told_with_its_position_ledger_and_lag() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let page = counters.recorder().counter("/").hit();
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     assert_eq!(ask(&router, "sources").await.json(), json!({ "sources": [] }));
 
     let name = "access.log".parse().expect("a name");

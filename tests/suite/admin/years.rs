@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_admin::Access;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Recorder, Store, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -98,7 +98,7 @@ impl Site {
 fn router(store: impl Store + Clone) -> Router {
     let counters = Counters::builder(store).utc_offset(noon_offset()).build();
     let stats = counters.expect("the offset is one of whole hours").stats();
-    Router::new().nest("/admin/stats", admin::router(stats, Access::open()))
+    Router::new().nest("/admin/stats", counter_admin::router(stats, Access::open()))
 }
 
 async fn page(router: &Router, path: &str) -> String {
@@ -136,7 +136,7 @@ pub(super) async fn serve_years() -> String {
     }
     counters.flush().await.expect("memory takes all");
     let access = Access::bearer("a-token-for-tests").expect("a token");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -257,7 +257,7 @@ async fn visitors_of_what_is_not_kept_are_said_to_be_missing() {
     let mut site = site.build().expect("a grid");
     record(&site.recorder(), days_ago(1), 7);
     site.flush().await.expect("memory takes all");
-    let router = Router::new().nest("/admin/stats", admin::router(site.stats(), Access::open()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
     let shown = page(&router, "?precision=86400&span=365&uniques=1").await;
     assert!(
         text(&shown, "visitors-shown").contains("in the last 100 d: those before are not kept."),
@@ -281,7 +281,7 @@ async fn more_buckets_of_visitors_than_can_be_read_at_once_are_no_error() {
         recorder.record_at(counter, Some(visitor), Timestamp::now(), NonZeroU32::MIN);
     }
     site.flush().await.expect("memory takes all");
-    let router = Router::new().nest("/admin/stats", admin::router(site.stats(), Access::open()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
     for path in ["", "?sort=uniques", "?uniques=1&span=750", "/counter?counter=%2F1&uniques=1", "/parts"] {
         page(&router, path).await;
     }

@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use axum::Router;
+use counter_admin::{Access, Options};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Precisions, Store, Timestamp};
-use counter_layer::admin::{self, Access, Options};
 use http::StatusCode;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
@@ -32,7 +32,7 @@ impl Site {
         let counters = Counters::builder(store).precisions(kept.clone()).visitor_precisions(kept);
         let counters = counters.build().expect("a grid");
         let options = Options::new().time_zone(zone).expect("a zone");
-        let admin = admin::router_with(counters.stats(), Access::open(), options);
+        let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 

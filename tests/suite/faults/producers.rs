@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::{Access, Options};
 use counter_core::{Counters, Timestamp};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access, Options};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ async fn instance(url: &str) -> Router {
     let counters = Counters::builder(store(url).await).build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
     let options = Options::new().hits(counters.sources(), layer.log_counter());
-    admin::router_with(counters.stats(), Access::open().may_record(), options)
+    counter_admin::router_with(counters.stats(), Access::open().may_record(), options)
 }
 
 /// What is shared by the producers and the storm.

@@ -1,10 +1,10 @@
 //! Keys in Redis that hold something else in place of counts, or beside them.
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Recorder, RedisStore, Stats, Timestamp};
-use counter_layer::admin::{self, Access};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
@@ -47,7 +47,8 @@ impl Site {
             }
         }
         counters.flush().await.expect("Redis takes it");
-        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+        let router =
+            Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
         Self { redis, counters, router, now }
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use counter_admin::Access;
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::admin::{self, Access};
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
 use http::{Method, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
@@ -195,7 +195,7 @@ async fn a_scan_cannot_take_the_places_of_rules() {
 
 #[tokio::test]
 async fn the_admin_route_tells_which_rule_decides() {
-    let site = Router::new().nest("/explain", admin::explain(rules(), Access::open()));
+    let site = Router::new().nest("/explain", counter_admin::explain(rules(), Access::open()));
     for (query, expected) in [
         (
             "path=/articles/7",
@@ -237,7 +237,7 @@ async fn an_explanation_without_the_template_says_that_one_would_decide() {
         (None, "path=/a/1&matched=/{*__private__axum_fallback}", "unmatched", None),
         (None, "path=/api/1", "count", Some("api")),
     ] {
-        let site = Router::new().nest("/explain", admin::explain(rules(default), Access::open()));
+        let site = Router::new().nest("/explain", counter_admin::explain(rules(default), Access::open()));
         let request = Request::get(format!("/explain?{query}")).body(Body::empty()).expect("a request");
         let response = site.oneshot(request).await.expect("a router answers");
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_admin::Access;
 use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Write};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
-use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
 use tower::ServiceExt;
@@ -323,7 +323,7 @@ async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day()
     let mut counters =
         Counters::builder(MemoryStore::new()).utc_offset(INDIA).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
-    let router = Router::new().nest("/admin", admin::router(stats.clone(), Access::open()));
+    let router = Router::new().nest("/admin", counter_admin::router(stats.clone(), Access::open()));
     let midnight = day(&stats).bucket(Timestamp::now()).start;
     let record = |at, count| {
         let weight = NonZeroU32::new(count).expect("not 0");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_admin::Access;
 use counter_core::{Counters, Error, ErrorKind, Ledger, MemoryStore, Recorder, Stats, Upkeep};
-use counter_layer::admin::{self, Access};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tests::until;
@@ -185,7 +185,7 @@ async fn hits_that_nothing_sends_are_told_by_health_page_and_metrics() {
     let mut counters =
         Counters::builder(MemoryStore::new()).flush_interval(fast).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
-    let router = Router::new().nest("/s", admin::router(stats.clone(), Access::open()));
+    let router = Router::new().nest("/s", counter_admin::router(stats.clone(), Access::open()));
     let get = async |path: &str| {
         let request = Request::get(path).body(Body::empty()).expect("a path");
         let answer = router.clone().oneshot(request).await.expect("a router answers");

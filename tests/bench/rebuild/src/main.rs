@@ -30,10 +30,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let app = pages.layer(AccessCounterLayer::new(counters.recorder()));
         #[cfg(feature = "admin")]
         let app = {
-            use counter_layer::admin::{self, Access};
+            use counter_admin::Access;
             app.nest_service(
                 "/admin",
-                admin::router(counters.stats(), Access::bearer(std::env::var("ADMIN_TOKEN")?)?),
+                counter_admin::router(counters.stats(), Access::bearer(std::env::var("ADMIN_TOKEN")?)?),
             )
         };
         let upkeep = counters.spawn();

@@ -1,0 +1,19 @@
+//! Access to the router: credentials, limits on guesses, sessions and links.
+
+pub(crate) mod headers;
+mod origin;
+mod throttle;
+pub(crate) mod signed;
+pub(crate) mod right;
+mod way;
+mod cookie;
+pub(crate) mod page;
+mod error;
+#[allow(clippy::module_inception, reason = "the `Access` itself, next to its parts")]
+mod access;
+mod refusal;
+pub(crate) mod login;
+pub(crate) mod entry;
+
+pub use access::Access;
+pub use error::AccessError;

@@ -1,0 +1,287 @@
+//! The decision about each request: admitted, logged in, logged out or refused.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use counter_core::Timestamp;
+use counter_core::document::DocumentStore;
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use super::access::{Access, Judged};
+use super::headers::secure;
+use super::login::{LOGOUT, Revocation};
+use super::refusal::no_link;
+use super::right::{Right, Rights};
+use super::signed::link;
+use super::signed::secrets::{OpenSession, Secrets};
+use super::signed::session::{Claim, LoggedIn};
+use super::throttle::Shown;
+use super::way::Way;
+use super::{cookie, origin, page};
+use crate::mount::{Mount, PublicPath};
+use crate::problem::Problem;
+use crate::upload::{Logins, Uploads};
+
+/// The guard of a router.
+struct Guard {
+    access: Access,
+    public: Option<PublicPath>,
+    logins: Logins,
+    uploads: Uploads,
+}
+
+/// The rights of a request, by its credentials.
+#[derive(Default)]
+struct Entry {
+    is_in: bool,
+    /// The changes that the request may make.
+    rights: Rights,
+    session: Option<OpenSession>,
+    /// The token of the request, or of its session.
+    secrets: Option<Arc<Secrets>>,
+    /// The request has a header that browsers do not set by themselves.
+    by_token: bool,
+    /// The seconds for which no further credentials are compared.
+    wait: Option<u64>,
+}
+
+/// Left in a request whose client may make links, with the token that signs them.
+#[derive(Clone)]
+pub(crate) struct Signer(pub(crate) Arc<Secrets>);
+/// Left in a request while the revocations of other instances cannot be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RevocationsUnknown;
+/// Left in a request whose client may silence rules and send tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaySilence;
+/// Left in a request whose client may add and remove notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayNote;
+
+impl Access {
+    /// Admits clients with access to these routes, which they find at `public` if that is set. Revocations are kept in the
+    /// documents, or without any in this process.
+    pub(crate) fn guard(
+        self,
+        routes: Router,
+        public: Option<PublicPath>,
+        documents: Option<&Arc<dyn DocumentStore>>,
+    ) -> Router {
+        let access = match documents {
+            Some(documents) => self.stored_in(documents),
+            None => self,
+        };
+        let guard = Guard { access, public, logins: Logins::default(), uploads: Uploads::new() };
+        let guard = Arc::new(guard);
+        routes.layer(from_fn(move |request: Request, next: Next| {
+            let guard = Arc::clone(&guard);
+            async move { secure(guard.answer(request, next).await) }
+        }))
+    }
+}
+
+impl Guard {
+    async fn answer(&self, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let mount = self.access.mount(&parts, self.public.as_ref());
+        parts.extensions.insert(mount.clone());
+        if self.is_post(&parts, page::LOGIN) {
+            return self.log_in(&parts, &mount, body).await;
+        }
+        if self.is_post(&parts, LOGOUT) {
+            return self.access.log_out(&parts, &mount).await;
+        }
+        match self.admit(&mut parts, &mount).await {
+            Ok(session) => {
+                parts.extensions.insert(self.uploads.clone());
+                within(session, next.run(Request::from_parts(parts, body)).await)
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// Returns `true` if a request is sent to this path, which exists if there are sessions.
+    fn is_post(&self, parts: &Parts, path: &str) -> bool {
+        self.access.has_sessions() && parts.method == Method::POST && parts.uri.path() == path
+    }
+
+    async fn log_in(&self, parts: &Parts, mount: &Mount, body: Body) -> Response {
+        if origin::is_another(parts) {
+            return Problem::another_origin().into_response();
+        }
+        match self.logins.read(body).await {
+            Ok(form) => self.access.log_in_by_form(parts, mount, &form).await,
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    /// Admits a request, with its session if it has one, or answers it.
+    async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<OpenSession>, Box<Response>> {
+        let access = &self.access;
+        if link::takes_one(parts) {
+            return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(no_link(parts))) };
+        }
+        // The link first: a token in an address is to leave it, even in a session.
+        let mut entry = Entry::default();
+        if let Some(token) = link_token(parts) {
+            let secrets = access.check(parts, Shown::Token(&token), &mut entry);
+            if let Some(secrets) = secrets
+                && let Some(response) =
+                    access.begin(parts, &secrets, &mount.address(&here(parts, mount))).await
+            {
+                return Err(Box::new(response));
+            }
+        }
+        access.check_all(parts, &mut entry).await;
+        if !entry.is_in {
+            return Err(Box::new(access.refuse(parts, mount, entry.wait)));
+        }
+        if !parts.method.is_safe() {
+            if !entry.by_token && origin::is_another(parts) {
+                return Err(Box::new(Problem::another_origin().into_response()));
+            }
+            if let Some(revocation) = Revocation::of(parts) {
+                return Err(Box::new(match &entry.secrets {
+                    Some(secrets) => access.revoke(parts, mount, secrets, revocation).await,
+                    None => Problem::no_token().into_response(),
+                }));
+            }
+            let right = Right::of(parts);
+            if !entry.rights.has(right) {
+                return Err(Box::new(access.out_of_scope(right)));
+            }
+        }
+        if entry.session.is_some() {
+            parts.extensions.insert(LoggedIn);
+        }
+        if access.is_failing() {
+            parts.extensions.insert(RevocationsUnknown);
+        }
+        if let Some(secrets) = entry.secrets {
+            parts.extensions.insert(Signer(secrets));
+        }
+        if entry.rights.has(Right::Silence) {
+            parts.extensions.insert(MaySilence);
+        }
+        if entry.rights.has(Right::Note) {
+            parts.extensions.insert(MayNote);
+        }
+        Ok(entry.session)
+    }
+}
+
+impl Access {
+    /// Checks the credentials of a request, and the ways that need none.
+    async fn check_all(&self, parts: &Parts, entry: &mut Entry) {
+        // Without a secret they are those of the application, and no guesses.
+        if self.has_secrets() {
+            self.check_credentials(parts, entry).await;
+        }
+        if !(entry.is_in && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
+            for way in &self.ways {
+                if way.is_open(parts).await {
+                    entry.admit(way);
+                }
+            }
+        }
+    }
+
+    async fn check_credentials(&self, parts: &Parts, entry: &mut Entry) {
+        // Sessions are signed, so the budget for guesses does not apply to them.
+        let now = Timestamp::now();
+        for cookie in cookie::values(&parts.headers) {
+            let Some(claim) = Claim::read(cookie, now) else { continue };
+            for way in self.ways_of(&claim).await {
+                entry.admit(way);
+                if let Some(secrets) = way.secrets() {
+                    entry.session = Some(OpenSession::new(Arc::clone(secrets), cookie, &claim));
+                }
+            }
+        }
+        if entry.session.is_some() {
+            self.attempts.recognize(self.peer(parts));
+        }
+        if let Some(token) = authorization(&parts.headers, "bearer") {
+            entry.by_token = self.check(parts, Shown::Token(token), entry).is_some();
+        } else if let Some(shown) = authorization(&parts.headers, "basic") {
+            self.check(parts, Shown::Basic(shown), entry);
+        }
+    }
+
+    /// Checks credentials, and returns the token if they are one.
+    fn check(&self, parts: &Parts, shown: Shown<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
+        match self.judge(parts, shown) {
+            Judged::Valid(ways) => {
+                ways.iter().for_each(|way| entry.admit(way));
+                ways.iter().find_map(|way| way.secrets()).cloned()
+            }
+            Judged::Wrong => None,
+            Judged::NotYet(wait) => {
+                entry.wait = Some(wait);
+                None
+            }
+        }
+    }
+
+    /// Returns the answer to a request without access.
+    fn refuse(&self, parts: &Parts, mount: &Mount, wait: Option<u64>) -> Response {
+        let link_token = link_token(parts);
+        // A browser first sends a request without credentials, and an open page sends requests after its session has ended.
+        let has_shown = parts.headers.contains_key(AUTHORIZATION) || link_token.is_some();
+        if has_shown && self.has_secrets() {
+            self.attempts.fail();
+        }
+        let words = match link_token {
+            Some(_) => "The token in the link is not the right one.",
+            None => "The statistics of this site are for those who have its admin token.",
+        };
+        self.refusal(parts, mount, wait, words, &here(parts, mount))
+    }
+}
+
+impl Entry {
+    fn admit(&mut self, way: &Way) {
+        self.is_in = true;
+        self.rights.add(way.rights);
+        self.secrets = self.secrets.take().or_else(|| way.secrets().cloned());
+    }
+}
+
+/// Returns the path below the router that a request is for, and its query without a token.
+fn here(parts: &Parts, mount: &Mount) -> String {
+    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let query = query.filter(|(name, _)| name != "token");
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    let path = page::below(mount.rest()).unwrap_or_default();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+/// Ends a stream of events when the session of its request ends.
+fn within(session: Option<OpenSession>, response: Response) -> Response {
+    let is_endless = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    match session.filter(|_| is_endless) {
+        None => response,
+        Some(session) => response
+            .map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(session.ended())))),
+    }
+}
+
+/// Returns the credentials under one scheme, whose name is in lower case.
+fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())
+}
+
+/// Returns the first token in an address that is followed.
+fn link_token(parts: &Parts) -> Option<String> {
+    let query = parts.uri.query().filter(|_| parts.method == Method::GET)?;
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
+}

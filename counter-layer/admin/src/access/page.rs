@@ -1,0 +1,122 @@
+//! Pages for clients that are not logged in, or not any more. They need no script and no style.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use crate::mount::Mount;
+use crate::text::escape::escape;
+
+/// The path that begins a session by the token of a form.
+pub(crate) const LOGIN: &str = "/login";
+
+/// The field of the form with the token.
+pub(crate) const TOKEN: &str = "token";
+
+/// The field of the form with the page to go to, as a path below the router.
+pub(crate) const TO: &str = "to";
+
+/// Returns `true` if the client is one that shows pages, as browsers say and programs do not.
+pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+}
+
+/// The end of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next<'a> {
+    Nothing,
+    /// A form for the token, which leads to this path below the router.
+    LogIn(&'a Mount, &'a str),
+    /// A link to the first page.
+    Back(&'a Mount),
+}
+
+/// Writes a page with this title and these words.
+pub(crate) fn write(title: &str, words: &str, next: Next<'_>) -> String {
+    let (title, words) = (escape(title), escape(words));
+    let next = match next {
+        Next::Nothing => String::new(),
+        Next::LogIn(mount, to) => form(mount, to),
+        Next::Back(mount) => format!("<p><a href=\"{}\">Back to the numbers</a></p>", escape(&mount.first())),
+    };
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title>\
+         <link rel=\"icon\" href=\"data:,\"></head><body><main><h1>{title}</h1><p>{words}</p>{next}</main>\
+         </body></html>\n"
+    )
+}
+
+fn form(mount: &Mount, to: &str) -> String {
+    let (action, to) = (escape(&mount.address(LOGIN)), escape(to));
+    // Browsers want a name beside a password that they keep.
+    format!(
+        "<form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"{TO}\" value=\"{to}\">\
+         <input name=\"user\" autocomplete=\"username\" hidden>\
+         <p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
+         type=\"password\" autocomplete=\"current-password\" required></p>\
+         <p><button>Log in</button></p></form>"
+    )
+}
+
+/// Returns the page that a form asks for, if it is a path below the router.
+pub(crate) fn below(to: &str) -> Option<&str> {
+    let is_below = to.is_empty() || to.starts_with(['/', '?']);
+    let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (is_below && is_plain && !leads_up(to)).then_some(to)
+}
+
+/// Returns `true` if a browser that resolves this path leaves the folder where it begins: also encoded dots do so (URL
+/// Standard, "double-dot URL path segment").
+fn leads_up(to: &str) -> bool {
+    let path = to.split(['?', '#']).next().unwrap_or_default();
+    path.split('/').any(|segment| segment.to_ascii_lowercase().replace("%2e", ".") == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_want_pages_and_programs_do_not() {
+        for (accept, wanted) in [
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            ("text/html", true),
+            ("application/json, Text/HTML;q=0.1", true),
+            ("*/*", false),
+            ("text/*", false),
+            ("application/json", false),
+            ("text/event-stream", false),
+            ("text/htmlx", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().expect("a value"))]);
+            assert_eq!(is_wanted(&headers), wanted, "{accept}");
+        }
+        assert!(!is_wanted(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_form_leads_below_the_router_only() {
+        for (to, is_below) in [
+            ("", true),
+            ("/", true),
+            ("/counter?counter=%2F", true),
+            ("?q=a", true),
+            ("/..a/...?to=/../b", true),
+            ("/../b", false),
+            ("/counter/../../b", false),
+            ("/..", false),
+            ("/%2e%2E/b", false),
+            ("/.%2e?q=a", false),
+            ("https://host/", false),
+            ("host", false),
+            ("/\\host", false),
+            ("/a\r\nb", false),
+            ("/é", false),
+        ] {
+            assert_eq!(below(to).is_some(), is_below, "{to:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The answers to requests that are not admitted.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::request::Parts;
+
+use super::access::Access;
+use super::page::{self, Next};
+use super::right::Right;
+use crate::mount::Mount;
+use crate::problem::Problem;
+
+impl Access {
+    pub(crate) fn out_of_scope(&self, right: Right) -> Response {
+        let mut response = Problem::out_of_scope(right.meaning()).into_response();
+        if self.has_sessions() {
+            let challenge = HeaderValue::from_static(right.scope());
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
+    /// Returns a problem, or for a browser a page in `words` with a form that leads to `to`. While credentials are not
+    /// compared, for `wait` seconds, both say so instead.
+    pub(crate) fn refusal(
+        &self,
+        parts: &Parts,
+        mount: &Mount,
+        wait: Option<u64>,
+        words: &str,
+        to: &str,
+    ) -> Response {
+        let response = self.problem(wait);
+        let waiting = wait.map(|wait| format!("Too many logins have failed. Try again in {wait} s."));
+        let (title, words) = match &waiting {
+            Some(waiting) => ("Log in", &**waiting),
+            None if self.has_sessions() => ("Log in", words),
+            None if self.has_secrets() => {
+                ("Log in", "Load this page again to be asked for a name and a password.")
+            }
+            None => ("No access", "You may not read the statistics of this site."),
+        };
+        let next = if self.has_sessions() { Next::LogIn(mount, to) } else { Next::Nothing };
+        as_page(parts, response, title, words, next)
+    }
+
+    fn problem(&self, wait: Option<u64>) -> Response {
+        if let Some(wait) = wait {
+            return Problem::too_many_attempts(wait).into_response();
+        }
+        let ways = self.ways.iter();
+        let mut challenges: Vec<_> = ways.filter_map(|way| way.challenge()).collect();
+        challenges.dedup();
+        if challenges.is_empty() {
+            return Problem::forbidden().into_response();
+        }
+        let words: Vec<_> = challenges.iter().map(|(_, words)| *words).collect();
+        let mut response = Problem::unauthorized(&format!("show {}", words.join(", or "))).into_response();
+        for (challenge, _) in challenges {
+            response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
+    }
+}
+
+/// Returns the answer to a link that is not valid, whether or not the request has other credentials: the same address
+/// must not work for its owner and fail for everyone else.
+pub(crate) fn no_link(parts: &Parts) -> Response {
+    let words = "This link has ended, was revoked, or is incomplete. Ask for another where you have it from.";
+    as_page(parts, Problem::no_link().into_response(), "No such link", words, Next::Nothing)
+}
+
+/// Replaces the body of a problem by a page if the client is a browser.
+pub(crate) fn as_page(
+    parts: &Parts,
+    mut problem: Response,
+    title: &str,
+    words: &str,
+    next: Next<'_>,
+) -> Response {
+    if !page::is_wanted(&parts.headers) {
+        return problem;
+    }
+    problem.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    problem.headers_mut().remove(CONTENT_LENGTH);
+    problem.map(|_| Body::from(page::write(title, words, next)))
+}

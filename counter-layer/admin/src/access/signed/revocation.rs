@@ -1,0 +1,343 @@
+//! Sessions and links that end before the time that is written into them.
+//!
+//! All sessions of a token belong to a generation, and so do all links. The signature covers the generation, so a new
+//! generation makes every older session or link invalid, without comparing clocks. Sessions that are logged out are listed one by
+//! one. Each token has a document in the store with both, which every instance reads again every few seconds.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use counter_core::document::DocumentStore;
+use counter_core::{Error, ErrorKind, MemoryStore};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout};
+
+/// A random number that replaces that of all earlier sessions or links; 0 until the first is replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Generation(u64);
+
+/// The random number that identifies a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionId(pub(crate) u64);
+
+/// The revocations of one token, as the store has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Revoked {
+    pub(crate) sessions: Generation,
+    pub(crate) links: Generation,
+    /// The sessions of this generation that were logged out.
+    logged_out: Vec<SessionId>,
+    /// The number of changes. A store with fewer of them than before went back to an older document.
+    changes: u64,
+}
+
+/// The revocations of one token: the document in the store, and a copy of it.
+pub(crate) struct Revocations {
+    documents: Arc<dyn DocumentStore>,
+    /// The name of the document.
+    name: String,
+    known: Mutex<Known>,
+    /// Held by the request that reads the document.
+    reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    revoked: Arc<Revoked>,
+    /// The time at which the document was last read, or could not be read.
+    tried: Option<Instant>,
+    is_failing: bool,
+    /// Sessions that were logged out here while the store could not be written.
+    unwritten: Vec<SessionId>,
+}
+
+/// The document as it was loaded, or the copy that replaces it.
+struct Loaded {
+    revoked: Revoked,
+    /// The version of the document in the store.
+    version: u64,
+    /// The store has an older document than before.
+    is_lost: bool,
+}
+
+/// The time after which a request reads the document again.
+pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The same for a request whose session or link is not valid, because another instance may have begun a generation.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time that a request waits for the document.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time that a change may take.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The number of times that other instances may replace the document during a change.
+const ATTEMPTS: usize = 10;
+
+/// The number of sessions that are listed one by one; one more ends all of them.
+const MAX_LOGGED_OUT: usize = 500;
+
+const LOCK_POISONED: &str = "nothing panics under this lock";
+
+impl Generation {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// Returns a new generation, or `None` if the operating system has no randomness to give.
+    pub(crate) fn random() -> Option<Self> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).ok()?;
+        Some(Self(u64::from_le_bytes(bytes)))
+    }
+
+    pub(crate) const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl Revoked {
+    pub(crate) fn is_logged_out(&self, session: SessionId) -> bool {
+        self.logged_out.contains(&session)
+    }
+
+    /// Begins a generation of sessions.
+    fn end_sessions(&mut self, next: Generation) {
+        self.sessions = next;
+        self.logged_out.clear();
+    }
+
+    /// Lists a session, or begins a generation if the list is full.
+    fn log_out(&mut self, session: SessionId, next: Generation) {
+        if self.is_logged_out(session) {
+            return;
+        }
+        if self.logged_out.len() < MAX_LOGGED_OUT {
+            self.logged_out.push(session);
+        } else {
+            self.end_sessions(next);
+        }
+    }
+
+    fn decode(content: &[u8], name: &str) -> Result<Self, Error> {
+        if content.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(content)
+            .map_err(|error| Error::new(ErrorKind::Malformed { key: name.to_owned() }).caused_by(error))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers have a form in JSON")
+    }
+}
+
+impl Revocations {
+    /// Keeps revocations in this process, until it ends.
+    pub(crate) fn in_memory(name: String) -> Self {
+        Self::new(Arc::new(MemoryStore::new()), name)
+    }
+
+    pub(crate) fn new(documents: Arc<dyn DocumentStore>, name: String) -> Self {
+        Self { documents, name, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns `true` if the document could not be read the last time, so that what other instances have revoked since
+    /// is not known.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.known().is_failing
+    }
+
+    /// Returns whether the revocations pass a test, those of other instances included.
+    pub(crate) async fn pass(&self, test: impl Fn(&Revoked) -> bool) -> bool {
+        if test(&*self.within(REFRESH_INTERVAL).await) {
+            return true;
+        }
+        test(&*self.within(RETRY_INTERVAL).await)
+    }
+
+    /// Returns the revocations, read now if that is possible.
+    pub(crate) async fn read(&self) -> Arc<Revoked> {
+        self.within(Duration::ZERO).await
+    }
+
+    /// Logs a session out.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written. The session then has ended at this instance, and ends at the others once
+    /// the store can be written again.
+    pub(crate) async fn log_out(&self, session: SessionId) -> Result<(), Error> {
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        let written = self.change(|revoked| revoked.log_out(session, next)).await;
+        if written.is_err() {
+            let known = &mut *self.known();
+            Arc::make_mut(&mut known.revoked).log_out(session, next);
+            if known.unwritten.len() < MAX_LOGGED_OUT {
+                known.unwritten.push(session);
+            }
+        }
+        written
+    }
+
+    /// Ends all sessions.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written; then it may or may not have been done.
+    pub(crate) async fn end_sessions(&self) -> Result<(), Error> {
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        self.change(|revoked| revoked.end_sessions(next)).await
+    }
+
+    /// Ends all links.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written; then it may or may not have been done.
+    pub(crate) async fn end_links(&self) -> Result<(), Error> {
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        self.change(|revoked| revoked.links = next).await
+    }
+
+    /// Returns revocations that were read at most so long ago, or the last known ones if the store does not answer.
+    async fn within(&self, age: Duration) -> Arc<Revoked> {
+        let (revoked, is_fresh, is_first) = {
+            let known = self.known();
+            let is_fresh = known.tried.is_some_and(|tried| tried.elapsed() < age);
+            (Arc::clone(&known.revoked), is_fresh, known.tried.is_none())
+        };
+        if is_fresh {
+            return revoked;
+        }
+        // One request reads the document. Others use the copy, unless there is none yet.
+        let asked = Instant::now();
+        let _reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(_) if is_first || age.is_zero() => self.reading.lock().await,
+            Err(_) => return revoked,
+        };
+        if self.known().tried.is_none_or(|tried| tried < asked) {
+            let fetched = timeout(READ_TIMEOUT, self.fetch()).await;
+            let late = |late| Err(Error::new(ErrorKind::Unavailable).caused_by(late));
+            if let Err(error) = fetched.unwrap_or_else(late) {
+                self.remember(Err(error));
+            }
+        }
+        Arc::clone(&self.known().revoked)
+    }
+
+    /// Reads the document, and writes it if it lacks logouts of this instance, or if the store has lost it.
+    async fn fetch(&self) -> Result<(), Error> {
+        let unwritten = self.known().unwritten.clone();
+        let Loaded { revoked, is_lost, .. } = self.load().await?;
+        if !is_lost && unwritten.is_empty() {
+            self.remember(Ok(revoked));
+            return Ok(());
+        }
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        self.replace(|revoked| unwritten.iter().for_each(|session| revoked.log_out(*session, next))).await?;
+        self.known().unwritten.retain(|session| !unwritten.contains(session));
+        Ok(())
+    }
+
+    /// Loads the document, or returns the copy if the store went back, such as by a restart without its data.
+    async fn load(&self) -> Result<Loaded, Error> {
+        let seen = self.documents.read(&self.name).await?;
+        let (stored, known) =
+            (Revoked::decode(&seen.content, &self.name)?, Arc::clone(&self.known().revoked));
+        let is_lost = stored.changes < known.changes;
+        let revoked = if is_lost { Revoked::clone(&known) } else { stored };
+        Ok(Loaded { revoked, version: seen.version, is_lost })
+    }
+
+    /// Changes the document, repeatedly if other instances do so at the same time.
+    async fn change(&self, change: impl Fn(&mut Revoked)) -> Result<(), Error> {
+        let changed = timeout(CHANGE_TIMEOUT, self.replace(change)).await;
+        changed.unwrap_or_else(|late| Err(Error::new(ErrorKind::Unavailable).caused_by(late)))
+    }
+
+    async fn replace(&self, change: impl Fn(&mut Revoked)) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            let Loaded { mut revoked, version, .. } = self.load().await?;
+            change(&mut revoked);
+            revoked.changes += 1;
+            if self.documents.replace(&self.name, version, &revoked.encode()).await?.is_some() {
+                self.remember(Ok(revoked));
+                return Ok(());
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable).caused_by("other instances change the document all the time"))
+    }
+
+    fn remember(&self, read: Result<Revoked, Error>) {
+        let began_failing = {
+            let known = &mut *self.known();
+            known.tried = Some(Instant::now());
+            let was_failing = std::mem::replace(&mut known.is_failing, read.is_err());
+            match read {
+                Ok(revoked) => {
+                    known.revoked = Arc::new(revoked);
+                    None
+                }
+                Err(error) => Some(error).filter(|_| !was_failing),
+            }
+        };
+        if let Some(error) = began_failing {
+            tracing::warn!(%error, "revoked sessions and links cannot be read: those of the last read are used");
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect(LOCK_POISONED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_list_of_sessions_ends_all_of_them() {
+        let (mut revoked, next) = (Revoked::default(), Generation(7));
+        for id in 0..MAX_LOGGED_OUT as u64 {
+            revoked.log_out(SessionId(id), next);
+            revoked.log_out(SessionId(id), next);
+        }
+        assert_eq!((revoked.sessions, revoked.logged_out.len()), (Generation::FIRST, MAX_LOGGED_OUT));
+        revoked.log_out(SessionId(u64::MAX), next);
+        assert_eq!((revoked.sessions, revoked.logged_out.len()), (next, 0));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_went_back_gets_the_revocations_again() {
+        let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
+        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        one.log_out(SessionId(7)).await.expect("memory");
+        let backup = documents.read("test").await.expect("memory");
+        one.end_sessions().await.expect("memory");
+        let seen = documents.read("test").await.expect("memory");
+        documents
+            .replace("test", seen.version, &backup.content)
+            .await
+            .expect("memory")
+            .expect("nothing else writes");
+        let revoked = one.read().await;
+        assert_ne!(revoked.sessions, Generation::FIRST);
+        assert_eq!(other.read().await, revoked);
+    }
+
+    #[tokio::test]
+    async fn instances_that_share_a_store_agree() {
+        let store = MemoryStore::new();
+        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::new(store.clone()), "test".to_owned()));
+        let session = SessionId(7);
+        one.log_out(session).await.expect("memory");
+        assert!(other.read().await.is_logged_out(session));
+        other.end_links().await.expect("memory");
+        one.end_sessions().await.expect("memory");
+        assert_eq!(one.read().await, other.read().await);
+        assert_ne!(one.read().await.sessions, Generation::FIRST);
+    }
+}

@@ -1,0 +1,145 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::document::DocumentStore;
+use counter_core::{Error, Timestamp};
+use hmac::Mac;
+use subtle::ConstantTimeEq;
+use tokio::time::sleep;
+
+use super::key::TokenKey;
+use super::link::{Link, Links};
+use super::revocation::{REFRESH_INTERVAL, Revocations};
+use super::session::{Claim, Sessions};
+
+/// A token, and the sessions and links that are signed with its key.
+pub(crate) struct Secrets {
+    token: String,
+    sessions: Sessions,
+    links: Links,
+    revocations: Revocations,
+}
+
+/// A session that a request has shown.
+#[derive(Clone)]
+pub(crate) struct OpenSession {
+    pub(crate) secrets: Arc<Secrets>,
+    cookie: String,
+    end: Timestamp,
+}
+
+/// The smallest number of characters in a token.
+pub(crate) const MIN_TOKEN_CHARS: usize = 16;
+
+/// The name of a document of revocations begins with this, before an id of the token.
+const DOCUMENT: &str = "admin-access:";
+
+/// What is signed to identify the token.
+const ID: &[u8] = b"counter-layer admin document 1:";
+
+impl Secrets {
+    pub(crate) fn new(token: String) -> Self {
+        let key = TokenKey::derive(&token);
+        let id = key.sign(ID).finalize().into_bytes();
+        let id: String = id.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            token,
+            sessions: Sessions::new(key.clone()),
+            links: Links::new(key),
+            revocations: Revocations::in_memory(format!("{DOCUMENT}{id}")),
+        }
+    }
+
+    /// Returns the same secrets with revocations that all instances over a store share.
+    pub(crate) fn stored_in(&self, documents: Arc<dyn DocumentStore>) -> Self {
+        Self {
+            token: self.token.clone(),
+            sessions: self.sessions.clone(),
+            links: self.links.clone(),
+            revocations: Revocations::new(documents, self.revocations.name().to_owned()),
+        }
+    }
+
+    /// Compares a token with this one, in a time that reveals nothing but whether the lengths are the same.
+    pub(crate) fn is(&self, token: &str) -> bool {
+        token.as_bytes().ct_eq(self.token.as_bytes()).into()
+    }
+
+    /// Begins a session, or returns `None` if the operating system has no randomness to give.
+    pub(crate) async fn begin_session(&self, lifetime: Duration) -> Option<String> {
+        let generation = self.revocations.read().await.sessions;
+        self.sessions.begin(Timestamp::now(), lifetime, generation)
+    }
+
+    /// Returns `true` if a session was signed with this token and was not revoked.
+    pub(crate) async fn accepts(&self, session: &Claim<'_>) -> bool {
+        let is_valid = |generation| self.sessions.signed(session, generation);
+        self.revocations
+            .pass(|revoked| is_valid(revoked.sessions) && !revoked.is_logged_out(session.id()))
+            .await
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written: the session has ended at this instance only.
+    pub(crate) async fn log_out(&self, session: &Claim<'_>) -> Result<(), Error> {
+        self.revocations.log_out(session.id()).await
+    }
+
+    /// Ends all sessions.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written.
+    pub(crate) async fn end_sessions(&self) -> Result<(), Error> {
+        self.revocations.end_sessions().await
+    }
+
+    /// Returns the query of a link to this path below the router, which shows this query until then.
+    pub(crate) async fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> String {
+        let generation = self.revocations.read().await.links;
+        self.links.sign(path, query, until, generation)
+    }
+
+    /// Returns `true` if a link was signed with this token and was not revoked.
+    pub(crate) async fn opens(&self, link: &Link<'_>) -> bool {
+        self.revocations.pass(|revoked| self.links.signed(link, revoked.links)).await
+    }
+
+    /// Ends all links.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be written.
+    pub(crate) async fn end_links(&self) -> Result<(), Error> {
+        self.revocations.end_links().await
+    }
+
+    /// Returns `true` if the store could not be read the last time.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.revocations.is_failing()
+    }
+}
+
+impl OpenSession {
+    pub(crate) fn new(secrets: Arc<Secrets>, cookie: &str, claim: &Claim<'_>) -> Self {
+        Self { secrets, cookie: cookie.to_owned(), end: claim.end() }
+    }
+
+    /// Completes when the session has ended or is revoked.
+    pub(crate) async fn ended(self) {
+        let left = Duration::from_secs(self.end.as_unix().saturating_sub(Timestamp::now().as_unix()));
+        tokio::select! {
+            () = sleep(left) => {}
+            () = self.revoked() => {}
+        }
+    }
+
+    async fn revoked(&self) {
+        while let Some(claim) = Claim::read(&self.cookie, Timestamp::now()) {
+            if !self.secrets.accepts(&claim).await {
+                break;
+            }
+            sleep(REFRESH_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The numbers for programs: one file for each route, with its path, its handler and its description.
+
+mod response;
+mod mark;
+pub(crate) mod parameter;
+pub(crate) mod caching;
+mod schema;
+pub(crate) mod route;
+pub(crate) mod index;
+mod read;
+mod counters;
+#[cfg(feature = "hits")]
+mod hits;
+mod series;
+mod sources;
+mod total;
+mod lifetimes;
+mod top;
+mod labels;
+mod uniques;
+mod percentiles;
+mod slowest;
+mod statuses;
+mod forecast;
+mod live;
+mod process;
+mod audit;
+pub(crate) mod alerts;
+mod notes;
+mod export;
+mod openapi;
+mod explore;
+mod metrics;
+pub(crate) mod badge;
+pub(crate) mod explain;
+pub(crate) mod routes;

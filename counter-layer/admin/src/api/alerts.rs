@@ -1,0 +1,21 @@
+//! Alerts: their rules and history, silences, and tests.
+
+mod bucket;
+mod rules;
+mod history;
+mod silence;
+mod test;
+
+use counter_alert::Alerts;
+use counter_core::Stats;
+
+use super::route::Route;
+pub(crate) use silence::silence;
+
+/// The state of the routes.
+type State = (Stats, Alerts);
+
+pub(crate) fn routes(stats: &Stats, alerts: &Alerts) -> [Route; 4] {
+    let state = || (stats.clone(), alerts.clone());
+    [rules::route(state()), history::route(state()), silence::route(state()), test::route(state())]
+}

@@ -1,0 +1,173 @@
+//! Small pictures of one counter, for pages and documents.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::response::Response;
+use counter_core::time::Grid;
+use counter_core::{CounterName, Stats, Timestamp};
+
+use super::parameter::{
+    Asked, Counter, HasGrid, Kept, Label, OptionalPrecision, Range, UsualPrecision, usual,
+};
+use super::route::Route;
+use super::{caching, read};
+use crate::problem::Problem;
+use crate::sparkline::Sparkline;
+use crate::text::digits::grouped;
+use crate::text::escape::escape;
+use counter_layer::internal::Closure;
+
+/// The statistics, and the counters of which there are pictures.
+#[derive(Clone)]
+pub(crate) struct Pictures {
+    stats: Stats,
+    shown: Arc<Closure<ShownFn>>,
+}
+
+type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
+
+/// The seconds for which a picture may be shown again.
+const KEPT: u64 = 60;
+/// Points of a line.
+const POINTS: u64 = 1000;
+const SVG: &str = "image/svg+xml";
+/// About what a character takes, at eleven pixels high.
+const CHARACTER: usize = 7;
+const WIDTH: u16 = 160;
+const HEIGHT: u16 = 32;
+
+impl HasGrid for Pictures {
+    fn grid(&self) -> &Grid {
+        self.stats.grid()
+    }
+
+    fn reach(&self) -> &Grid {
+        self.stats.reach()
+    }
+}
+
+impl Pictures {
+    /// Pictures of the counters that `shown` accepts.
+    pub(crate) fn new(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
+        Self { stats, shown: Arc::new(Closure::new("pictures", shown)) }
+    }
+
+    /// Refuses a counter of which there are no pictures, as if it were not known.
+    fn check(&self, counter: &CounterName) -> Result<(), Problem> {
+        let is_shown = self.shown.ask(|shown| shown(counter)).unwrap_or(false);
+        if is_shown { Ok(()) } else { Err(Problem::unknown_counter(counter)) }
+    }
+}
+
+pub(crate) fn routes(pictures: &Pictures) -> [Route; 2] {
+    let summary = "The lifetime total of a counter, or its total over a range, as a small picture";
+    let badge = Route::get("/badge.svg", summary, pictures.clone(), badge)
+        .text(SVG, "A badge")
+        .cached()
+        .most("At most 10,000 buckets.");
+    let summary = "The samples of a counter as a small line";
+    let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline)
+        .text(SVG, "A line")
+        .cached()
+        .most("At most 1,000 buckets.");
+    [badge, sparkline]
+}
+
+async fn badge(
+    asked: Asked<Pictures, (Counter, OptionalPrecision, Range, Label)>,
+) -> Result<Response, Problem> {
+    let Asked { state: pictures, headers, .. } = asked;
+    let (Counter(counter), OptionalPrecision(kept), range, Label(label)) = asked.parameters;
+    pictures.check(&counter)?;
+    let stats = &pictures.stats;
+    let count = if kept.is_none() && range.is_open() {
+        let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
+        let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
+        if total == 0 {
+            read::known(stats, std::slice::from_ref(&counter)).await?;
+        }
+        total
+    } else {
+        let usual = || Kept::of(usual(&stats.grid().counts), &stats.reach().counts);
+        let kept = kept.unwrap_or_else(usual);
+        let range = range.buckets(kept, Stats::MAX_BUCKETS, Timestamp::now())?.range;
+        let series = read::series(stats, &counter, kept.precision, range).await?;
+        series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
+    };
+    let drawn = draw_badge(label.as_deref().unwrap_or(&counter), &grouped(count));
+    Ok(caching::respond(&headers, Some(KEPT), SVG, drawn))
+}
+
+async fn sparkline(asked: Asked<Pictures, (Counter, UsualPrecision, Range)>) -> Result<Response, Problem> {
+    let Asked { state: pictures, headers, .. } = asked;
+    let (Counter(counter), UsualPrecision(kept), range) = asked.parameters;
+    pictures.check(&counter)?;
+    let range = range.buckets(kept, POINTS, Timestamp::now())?.range;
+    let buckets = (range.end.as_unix() - range.start.as_unix()).div_ceil(kept.precision.as_seconds().into());
+    if buckets > POINTS {
+        let allowed = format!("ranges of at most {POINTS} buckets");
+        return Err(Problem::parameter("too many points for a small picture", "from", None, allowed));
+    }
+    let series = read::series(&pictures.stats, &counter, kept.precision, range.clone()).await?;
+    let mut samples = series.zero_filled().peekable();
+    // A bucket that cannot be read keeps its place, and the line goes past it.
+    let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
+    let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
+    Ok(caching::respond(&headers, Some(KEPT), SVG, draw_sparkline(&counter, &counts)))
+}
+
+fn draw_badge(label: &str, value: &str) -> String {
+    let width = |text: &str| text.chars().count() * CHARACTER + 10;
+    let (left, right) = (width(label), width(value));
+    let (all, label) = (left + right, escape(label));
+    let half = |from: usize, width: usize| from + width / 2;
+    let (first, second) = (half(0, left), half(left, right));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{all}\" height=\"20\" role=\"img\" \
+         aria-label=\"{label}: {value}\"><title>{label}: {value}</title>\
+         <rect width=\"{left}\" height=\"20\" fill=\"#444\"/>\
+         <rect x=\"{left}\" width=\"{right}\" height=\"20\" fill=\"#05668d\"/>\
+         <g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" text-anchor=\"middle\">\
+         <text x=\"{first}\" y=\"14\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\">{label}</text>\
+         <text x=\"{second}\" y=\"14\">{value}</text></g></svg>",
+        left - 10,
+    )
+}
+
+fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
+    let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let line = Sparkline { width: WIDTH.into(), height: HEIGHT.into(), margin: 1.0 };
+    let mut points = String::new();
+    for (x, y) in line.points(counts.iter().copied()) {
+        write!(points, "{x:.1},{y:.1} ").expect("a text takes all");
+    }
+    let (counter, total) =
+        (escape(counter), counts.iter().flatten().fold(0, |sum: u64, count| sum.saturating_add(*count)));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{counter}: {total}\">\
+         <title>{counter}: {total}, at most {most}</title>\
+         <polyline points=\"{}\" fill=\"none\" stroke=\"#05668d\" stroke-width=\"1.5\"/></svg>",
+        points.trim_end(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_from_edge_to_edge_and_stays_inside() {
+        for (counts, points) in [
+            (&[][..], ""),
+            (&[Some(0)], "0.0,31.0"),
+            (&[Some(0), Some(5), Some(10)], "0.0,31.0 80.0,16.0 160.0,1.0"),
+            (&[Some(0), None, Some(10)], "0.0,31.0 160.0,1.0"),
+            (&[Some(u64::MAX), Some(0)], "0.0,1.0 160.0,31.0"),
+        ] {
+            let drawn = draw_sparkline("a", counts);
+            assert!(drawn.contains(&format!("points=\"{points}\"")), "{drawn}");
+        }
+    }
+}

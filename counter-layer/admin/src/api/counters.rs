@@ -1,0 +1,51 @@
+use axum::Json;
+use counter_core::{Error, Stats};
+use http::StatusCode;
+
+use super::parameter::{After, Asked, Counter, Limit};
+use super::response::{Counters, KnownCounter, Unreadable};
+use super::route::{Answer, Route};
+use crate::problem::Problem;
+
+const PATH: &str = "/api/counters";
+
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get(PATH, "A page of the known counters, by name", stats.clone(), counters).json::<Counters>()
+}
+
+pub(crate) fn forget_route(stats: &Stats) -> Route {
+    let summary = "Forgets a counter: samples, visitors and lifetime total";
+    Route::delete(PATH, summary, stats.clone(), forget).answer("204", Answer::Nothing)
+}
+
+async fn counters(
+    Asked { state: stats, parameters: (After(after), Limit(limit)), .. }: Asked<Stats, (After, Limit<100>)>,
+) -> Result<Json<Counters>, Problem> {
+    let failed = |error: Error| Problem::of(&error, &stats);
+    let known = stats.list_counters(after.as_ref(), limit).await.map_err(failed)?;
+    let names: Vec<_> = known.counters.iter().map(|(name, _)| name.clone()).collect();
+    let lifetimes = stats.lifetimes_by_counter(&names).await.map_err(failed)?;
+    let (mut counters, mut unreadable) = (Vec::with_capacity(names.len()), known.unreadable);
+    for ((name, precisions), lifetime) in known.counters.into_iter().zip(lifetimes) {
+        counters.push(KnownCounter {
+            counter: name.to_string(),
+            precisions: precisions.into_iter().map(|precision| precision.as_seconds()).collect(),
+            lifetime: lifetime
+                .map_err(|why| unreadable.push(why))
+                .ok()
+                // What this library counts has one in the store, where the list of counters is as well.
+                .filter(|total| *total > 0),
+        });
+    }
+    let next = known.next.map(|name| name.to_string());
+    Ok(Json(Counters { counters, next, unreadable: Unreadable::list(unreadable) }))
+}
+
+/// A client that asks twice, as after an answer that was lost, is not told that there was nothing to forget.
+async fn forget(
+    Asked { state: stats, parameters: (Counter(counter),), .. }: Asked<Stats, (Counter,)>,
+) -> Result<StatusCode, Problem> {
+    stats.forget(&counter).await.map_err(|error| Problem::of(&error, &stats))?;
+    tracing::info!(%counter, "a counter was forgotten");
+    Ok(StatusCode::NO_CONTENT)
+}

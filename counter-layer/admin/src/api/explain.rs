@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use axum::Json;
+use serde::Serialize;
+
+use super::parameter::{Asked, Matched, Method, Path};
+use super::route::Route;
+use counter_layer::{Decision, Rules};
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Explained {
+    /// `matched_path` where the template of the router's route decides, which was not given.
+    decision: &'static str,
+    /// The counter; where the template decides, that of a request that no route matches.
+    counter: Option<String>,
+    reason: String,
+}
+
+pub(crate) fn route(rules: Arc<Rules>) -> Route {
+    Route::get("/", "The decision of the rules about a request, and the reason", rules, explain)
+}
+
+async fn explain(asked: Asked<Arc<Rules>, (Method, Path, Matched)>) -> Json<Explained> {
+    let Asked { state: rules, parameters: (Method(method), Path(path), Matched(matched)), .. } = asked;
+    let explanation = rules.explain(&method, &path, matched.as_deref());
+    let counter = explanation.decision.counter().map(str::to_owned);
+    let decision = match explanation.decision {
+        Decision::Excluded { .. } => "excluded",
+        _ if explanation.without_matched_path => "matched_path",
+        _ if counter.is_some() => "count",
+        _ => "unmatched",
+    };
+    Json(Explained { decision, counter, reason: explanation.to_string() })
+}

@@ -1,0 +1,188 @@
+//! Samples of many counters as a file, which is sent while it is read.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::ops;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
+use futures_util::{StreamExt, stream};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::parameter::{AnyCounters, Asked, FileFormat, Format, KeptPrecision, Range};
+use super::read;
+use super::route::{Answer, Route};
+use crate::problem::{Problem, warn};
+
+/// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
+/// count, or of a whole counter one without a start as well.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Line<'a> {
+    counter: &'a str,
+    precision: u32,
+    start: Option<u64>,
+    count: Option<u64>,
+}
+
+/// The pages that are still to be read.
+struct Pages {
+    stats: Stats,
+    precision: Precision,
+    range: ops::Range<Timestamp>,
+    format: Format,
+    left: Left,
+    /// Counters on a page.
+    size: usize,
+}
+
+enum Left {
+    Named(Vec<CounterName>),
+    KnownAfter(Option<CounterName>),
+    Nothing,
+}
+
+/// Samples that are in memory at the same time.
+const SAMPLES: u64 = 20_000;
+const COUNTERS: u64 = 100;
+
+pub(crate) fn route(stats: &Stats) -> Route {
+    let summary = "The samples of all counters, or of those that are named, as a file";
+    Route::get("/api/export", summary, stats.clone(), export)
+        .answer("200", Answer::File)
+        .schema::<Line<'_>>()
+        .most("At most 10,000 buckets of each counter.")
+}
+
+async fn export(
+    asked: Asked<Stats, (AnyCounters, KeptPrecision, Range, FileFormat)>,
+) -> Result<Response, Problem> {
+    let Asked { state: stats, parameters, .. } = asked;
+    let (AnyCounters(named), KeptPrecision(kept), range, FileFormat(format)) = parameters;
+    let (precision, most) = (kept.precision, Stats::MAX_BUCKETS);
+    let range = range.buckets(kept, most, Timestamp::now())?.range;
+    let seconds = range.end.as_unix() - range.start.as_unix();
+    let buckets = seconds.div_ceil(precision.as_seconds().into());
+    if buckets > most {
+        let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most });
+        return Err(Problem::of(&error, &stats));
+    }
+    read::known(&stats, &named).await?;
+    let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
+    let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };
+    let mut pages = Pages { stats, precision, range, format, left, size };
+    // What fails before the first line fails with a status.
+    let first = pages.next().await.map_err(|error| Problem::of(&error, &pages.stats))?;
+    let (kind, ending, head) = match format {
+        Format::Csv => {
+            ("text/csv; charset=utf-8; header=present", "csv", "counter,precision,start,count\r\n")
+        }
+        Format::Ndjson => ("application/x-ndjson", "ndjson", ""),
+    };
+    let begin = [Ok(format!("{head}{}", first.unwrap_or_default()))];
+    let rest = stream::try_unfold(pages, async |mut pages| {
+        let broke_off = "an export broke off";
+        let page = pages.next().await.inspect_err(|error| warn(&pages.stats, error, broke_off))?;
+        Ok::<_, Error>(page.map(|page| (page, pages)))
+    });
+    let disposition = format!("attachment; filename=\"counters-{}.{ending}\"", precision.as_seconds());
+    let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, disposition)];
+    Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
+}
+
+impl Pages {
+    /// The lines of the next counters that have some; `None` after the last.
+    async fn next(&mut self) -> Result<Option<String>, Error> {
+        loop {
+            let (counters, left) = match &mut self.left {
+                Left::Nothing => return Ok(None),
+                Left::Named(named) => {
+                    let rest = named.split_off(named.len().min(self.size));
+                    let left = if rest.is_empty() { Left::Nothing } else { Left::Named(rest) };
+                    (std::mem::take(named), left)
+                }
+                Left::KnownAfter(after) => {
+                    let page = self.stats.list_counters(after.as_ref(), self.size).await?;
+                    let left = page.next.map_or(Left::Nothing, |next| Left::KnownAfter(Some(next)));
+                    (page.counters.into_iter().map(|(name, _)| name).collect(), left)
+                }
+            };
+            let all = self.stats.series_many(&counters, self.precision, self.range.clone()).await?;
+            self.left = left;
+            let mut text = String::new();
+            for (counter, series) in counters.iter().zip(all) {
+                let line = |start: Option<Timestamp>, count| {
+                    let (precision, start) = (self.precision.as_seconds(), start.map(Timestamp::as_unix));
+                    Line { counter, precision, start, count }
+                };
+                let Ok(series) = series else {
+                    self.format.write(&mut text, &line(None, None));
+                    continue;
+                };
+                let read = series.samples.iter().map(|sample| (sample.start, Some(sample.count)));
+                let unknown = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
+                let mut all: Vec<_> = read.chain(unknown.map(|start| (*start, None))).collect();
+                all.sort_unstable_by_key(|(start, _)| *start);
+                for (start, count) in all {
+                    self.format.write(&mut text, &line(Some(start), count));
+                }
+            }
+            if !text.is_empty() {
+                return Ok(Some(text));
+            }
+        }
+    }
+}
+
+impl Format {
+    fn write(self, text: &mut String, line: &Line<'_>) {
+        let Line { counter, precision, start, count } = line;
+        let written = match self {
+            // RFC 4180: between quotation marks only they themselves mean something.
+            Self::Csv => {
+                let counter = harmless(counter).replace('"', "\"\"");
+                let number =
+                    |number: &Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+                write!(text, "\"{counter}\",{precision},{},{}\r\n", number(start), number(count))
+            }
+            Self::Ndjson => {
+                let json = serde_json::to_string(line).expect("numbers and texts have a form in JSON");
+                writeln!(text, "{json}")
+            }
+        };
+        written.expect("a text takes all");
+    }
+}
+
+/// A name as no spreadsheet takes it for a formula: with an apostrophe before the characters that begin one,
+/// and before an apostrophe, so that a reader of the file removes one wherever there is one.
+fn harmless(name: &str) -> Cow<'_, str> {
+    // Those of OWASP's page on CSV injection that a name may have, and their full-width forms.
+    const BEGIN: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    if name.starts_with(BEGIN) { format!("'{name}").into() } else { name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_a_formula_and_every_name_can_be_had_back() {
+        for (name, written) in [
+            ("/", "/"),
+            ("a=b", "a=b"),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("＝1", "'＝1"),
+            ("'=1", "''=1"),
+            ("'", "''"),
+        ] {
+            assert_eq!(harmless(name), written);
+            assert_eq!(written.strip_prefix('\'').unwrap_or(written), name);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+use axum::Json;
+use counter_core::Stats;
+use http::header::CONTENT_ENCODING;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::parameter::{Asked, Number, ProducerName};
+use super::route::Route;
+use crate::access::right::HITS;
+use crate::problem::Problem;
+use crate::producers::{NotCounted, Producers, RECORDS, Receipt};
+use crate::upload::Upload;
+
+/// A producer, with the number of its last request that is counted.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Counted {
+    producer: String,
+    /// 0 where no request is counted, or none has been for so long that the producer is forgotten.
+    number: u64,
+}
+
+/// A request that is counted, by this attempt or an earlier one. `read` is the sum of those that follow it, with
+/// `malformed` by its length.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Recorded {
+    producer: String,
+    number: u64,
+    /// Records in the body.
+    read: u64,
+    /// Records that made hits.
+    recorded: u64,
+    /// Records whose hits the store had before.
+    already_counted: u64,
+    /// Records that a rule excludes.
+    excluded: u64,
+    /// Records that no rule matches.
+    unmatched: u64,
+    /// Records that were left out for their outcome.
+    ignored: u64,
+    /// Records that could not be read.
+    malformed: Vec<MalformedRecord>,
+    hits: RecordedHits,
+}
+
+/// The hits that this request added; all are 0 where an earlier attempt was counted. A record makes one hit for each
+/// counter and label that it counts under.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RecordedHits {
+    /// Hits that the store has in the buckets of their time.
+    applied: u64,
+    /// Hits that no bucket keeps any more. Lifetimes count them, unless they are older than the store remembers their
+    /// producer.
+    expired: u64,
+    /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
+    ahead: u64,
+    /// Hits that the store refused for another reason.
+    refused: u64,
+}
+
+/// A line that is no record.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MalformedRecord {
+    /// The line of the body, from 1.
+    line: u64,
+    /// `json`, `fields`, `request` or `status`.
+    reason: &'static str,
+}
+
+/// The largest number of bytes in a body: 1 MiB.
+const BYTES: usize = 1 << 20;
+
+pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
+    let state = (stats.clone(), producers.clone());
+    let numbered =
+        Route::get(HITS, "The number of a producer's last request that is counted", state.clone(), number)
+            .json::<Counted>();
+    let summary = "Counts hits of a producer, each request once however often it is repeated";
+    let most = "The body has a record in each line, 1,000 at most, and 1 MiB at most. A record is \
+                `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, of which `n` and `visitor` may be \
+                missing, or a request as a server tells of it, of which `path` and `at` are needed: \
+                `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
+                \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the head and to \
+                the end of the response, and the bytes of its body. The store has counted it when the answer is 200. \
+                Repeat a request, with the same records, until it is answered.";
+    let mut taken = Route::post(HITS, summary, state, record)
+        .json::<Recorded>()
+        .schema::<MalformedRecord>()
+        .schema::<RecordedHits>()
+        .most(most)
+        .refusal("408", "The body did not arrive within 30 s")
+        .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
+        .refusal("413", "The body has too many bytes or records")
+        .refusal("415", "The body has an encoding")
+        .refusal(
+            "503",
+            "The store has perhaps not counted it, or too many bodies are incomplete: repeat the request",
+        );
+    taken.description.body = Some(("application/x-ndjson", "Records, one in each line"));
+    [numbered, taken]
+}
+
+async fn number(
+    Asked { state: (stats, producers), parameters: (ProducerName(producer),), .. }: Asked<
+        (Stats, Producers),
+        (ProducerName,),
+    >,
+) -> Result<Json<Counted>, Problem> {
+    let number = producers.number(&producer).await.map_err(|error| Problem::of(&error, &stats))?;
+    Ok(Json(Counted { producer: producer.name().to_owned(), number }))
+}
+
+async fn record(
+    asked: Asked<(Stats, Producers), (ProducerName, Number)>,
+    body: Upload,
+) -> Result<Json<Recorded>, Problem> {
+    let Asked {
+        state: (stats, producers),
+        parameters: (ProducerName(producer), Number(number)),
+        headers,
+        ..
+    } = asked;
+    // A compressed body would be counted as one malformed line.
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Problem::encoded_body());
+    }
+    let body = body.read(BYTES).await?;
+    match producers.count(&producer, number, &body).await {
+        Ok(receipt) => Ok(Json(Recorded::of(producer.name(), number, receipt))),
+        Err(NotCounted::TooManyRecords) => {
+            Err(Problem::too_large(format!("the body has more than {RECORDS} records")))
+        }
+        Err(NotCounted::Gap(counted)) => Err(Problem::number_gap(number, counted)),
+        Err(NotCounted::Store(error)) => Err(Problem::not_counted_yet(&error, &stats)),
+    }
+}
+
+impl Recorded {
+    fn of(producer: &str, number: u64, receipt: Receipt) -> Self {
+        let Receipt { read, recorded, already_counted, excluded, unmatched, ignored, hits, malformed } =
+            receipt;
+        let malformed = malformed.into_iter();
+        Self {
+            producer: producer.to_owned(),
+            number,
+            read,
+            recorded,
+            already_counted,
+            excluded,
+            unmatched,
+            ignored,
+            malformed: malformed
+                .map(|(line, reason)| MalformedRecord { line: line as u64, reason: reason.name() })
+                .collect(),
+            hits: RecordedHits {
+                applied: hits.applied,
+                expired: hits.expired,
+                ahead: hits.dropped.ahead,
+                refused: hits.dropped.total() - hits.dropped.ahead,
+            },
+        }
+    }
+}

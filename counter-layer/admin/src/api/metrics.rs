@@ -1,0 +1,296 @@
+//! The numbers in the text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use axum::response::{IntoResponse, Response};
+use counter_alert::{Alerts, RuleStatus};
+use counter_core::source::SourceStatus;
+use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
+use counter_core::{CounterName, Error, Stats};
+use counter_layer::internal::HITS;
+use futures_util::future::join;
+use http::header::CONTENT_TYPE;
+
+use super::parameter::Asked;
+use super::route::Route;
+use crate::access::Access;
+use crate::options::Options;
+use crate::problem::warn;
+
+/// The source of the answer to a scrape.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) stats: Stats,
+    pub(crate) access: Access,
+    pub(crate) options: Options,
+}
+
+/// The page, one family after the other.
+#[derive(Debug, Default)]
+struct Page(String);
+
+/// Counters that have a series of their own.
+const COUNTERS: usize = 500;
+
+/// The number of unreadable keys that an answer names.
+const NAMED: usize = 20;
+
+/// A distribution under the name that the semantic conventions of OpenTelemetry give it.
+struct Histogram {
+    measure: Measure,
+    name: &'static str,
+    help: &'static str,
+    /// The ends of its buckets, which are ends of bins: powers of two, from this one to this one, each so many times
+    /// the one before.
+    from: f64,
+    to: f64,
+    factor: f64,
+}
+
+const HISTOGRAMS: [Histogram; 3] = [
+    Histogram {
+        measure: Measure::Time,
+        name: "http_server_request_duration_seconds",
+        help: "Time to the head of responses of this process; the sum is within 5 %",
+        from: 1.0 / 1024.0,
+        to: 32.0,
+        factor: 2.0,
+    },
+    Histogram {
+        measure: Measure::Body,
+        name: "access_counter_response_duration_seconds",
+        help: "Time to the end of responses of this process; the sum is within 5 %",
+        from: 1.0 / 1024.0,
+        to: 1024.0,
+        factor: 2.0,
+    },
+    Histogram {
+        measure: Measure::Size,
+        name: "http_server_response_body_size_bytes",
+        help: "Bytes of the bodies of responses of this process; the sum is within 5 %",
+        from: 64.0,
+        to: 1_073_741_824.0,
+        factor: 4.0,
+    },
+];
+
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+pub(crate) fn route(source: Source) -> Route {
+    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics)
+        .text("text/plain", "Text format 0.0.4")
+}
+
+async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
+    let Source { stats, access, options } = &source;
+    let mut page = Page::default();
+    page.process(&stats.metrics());
+    let failed = access.failed_logins();
+    page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
+    page.sources(&stats.sources());
+    #[cfg(feature = "hits")]
+    if let Some(producers) = &options.producers {
+        page.malformed(&producers.malformed());
+    }
+    for histogram in &HISTOGRAMS {
+        page.histogram(histogram, &stats.process_distributions(histogram.measure));
+    }
+    let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, options.alerts.as_ref())).await;
+    page.one(
+        GAUGE,
+        "access_counter_store_up",
+        "Whether the store could be read just now",
+        u8::from(lifetimes.is_ok()),
+    );
+    if let Ok(Lifetimes { lifetimes, complete, unreadable }) = lifetimes {
+        let help = "Everything that counters ever counted, on all instances over the store";
+        page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
+        let help = "Whether every counter is among the lifetimes";
+        page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
+        let help = "What of the list of counters and their lifetimes could not be read just now";
+        page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
+        page.name(&unreadable);
+    }
+    page.alerts(&alerts);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
+}
+
+/// The state of the rules; none where it cannot be read.
+async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
+    let Some(alerts) = alerts else { return Vec::new() };
+    let known =
+        alerts.read().await.inspect_err(|error| warn(stats, error, "the state of alerts cannot be read"));
+    known.map(|known| known.rules).unwrap_or_default()
+}
+
+/// The first counters by name, whether these are all, and what could not be read.
+struct Lifetimes {
+    lifetimes: Vec<(String, u64)>,
+    complete: bool,
+    unreadable: Vec<Unreadable>,
+}
+
+async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
+    let page = stats.list_counters(None, COUNTERS).await?;
+    let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
+    let totals = stats.lifetimes_by_counter(&names).await?;
+    let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
+    for (name, total) in names.iter().zip(totals) {
+        match total {
+            Ok(total) => lifetimes.push((name.to_string(), total)),
+            Err(why) => unreadable.push(why),
+        }
+    }
+    // Of totals of another type each counter would name the same key.
+    unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+    unreadable.dedup();
+    Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
+}
+
+impl Page {
+    /// Writes the state of each source, under its name.
+    fn sources(&mut self, sources: &[SourceStatus]) {
+        let mut family = |kind, name, help, value: fn(&SourceStatus) -> Option<u64>| {
+            let values: Vec<_> =
+                sources.iter().filter_map(|source| Some((source.name.to_string(), value(source)?))).collect();
+            if !values.is_empty() {
+                self.family(kind, name, help, "source", &values);
+            }
+        };
+        let help = "Records that a source has read";
+        family(COUNTER, "access_counter_source_records_total", help, |it| Some(it.ledger.records.read));
+        let help = "Records of a source that could not be read";
+        family(COUNTER, "access_counter_source_malformed_total", help, |it| {
+            Some(it.ledger.records.malformed)
+        });
+        let help = "Positions that the log of a source no longer had when they were to be read";
+        family(COUNTER, "access_counter_source_lost_total", help, |it| Some(it.ledger.records.lost));
+        let help = "Hits of a source that the store acknowledged";
+        family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
+        let help = "Hits of a source that no bucket keeps any more";
+        family(COUNTER, "access_counter_source_expired_hits_total", help, |it| Some(it.ledger.hits.expired));
+        let help = "Hits of a source that the store refused because they are ahead of its clock";
+        family(COUNTER, "access_counter_source_ahead_hits_total", help, |it| {
+            Some(it.ledger.hits.dropped.ahead)
+        });
+        let help = "Positions of a source that are not counted yet";
+        family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
+    }
+
+    /// Writes which rules are raised, and which are silenced.
+    fn alerts(&mut self, rules: &[RuleStatus]) {
+        let mut family = |name, help, is_so: fn(&RuleStatus) -> bool| {
+            let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_so(rule)))).collect();
+            if !values.is_empty() {
+                self.family(GAUGE, name, help, "rule", &values);
+            }
+        };
+        let help = "Whether the alert of a rule is raised, on all instances over the store";
+        family("access_counter_alert_raised", help, |rule| rule.raised.is_some());
+        let help = "Whether a rule is silenced, on all instances over the store";
+        family("access_counter_alert_silenced", help, |rule| rule.silenced.is_some());
+    }
+
+    /// Writes the records of producers that were malformed, by reason.
+    #[cfg(feature = "hits")]
+    fn malformed(&mut self, records: &counter_layer::log::MalformedLines) {
+        use counter_layer::log::Malformed;
+
+        let values = Malformed::ALL.map(|reason| (reason.name(), records.of(reason)));
+        let help = "Records sent to api/hits that could not be read, by reason";
+        self.family(COUNTER, "access_counter_malformed_records_total", help, "reason", &values);
+    }
+
+    /// Writes all metrics of this process; those of one name are next to each other.
+    fn process(&mut self, metrics: &[Metric]) {
+        let mut last = "";
+        for Metric { name, help, label, value, .. } in metrics {
+            let (kind, value) = match value {
+                MetricValue::Counter(value) => (COUNTER, value.to_string()),
+                MetricValue::Gauge(value) => (GAUGE, value.to_string()),
+                _ => continue,
+            };
+            if last != *name {
+                self.head(kind, name, help);
+                last = name;
+            }
+            match label {
+                None => self.write(format_args!("{name} {value}\n")),
+                Some((label, of)) => {
+                    self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of)));
+                }
+            }
+        }
+    }
+
+    /// In comments, which a scrape passes over.
+    fn name(&mut self, unreadable: &[Unreadable]) {
+        for Unreadable { key, reason, .. } in unreadable.iter().take(NAMED) {
+            self.write(format_args!("# unreadable: {key:?}: {}\n", reason.replace(['\n', '\r'], " ")));
+        }
+    }
+
+    fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
+        self.head(kind, name, help);
+        self.write(format_args!("{name} {value}\n"));
+    }
+
+    /// A family with one label.
+    fn family(&mut self, kind: &str, name: &str, help: &str, label: &str, values: &[(impl AsRef<str>, u64)]) {
+        self.head(kind, name, help);
+        for (of, value) in values {
+            self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of.as_ref())));
+        }
+    }
+
+    /// Writes the distributions of the first pages, and without a route that of all other requests: a query adds all of
+    /// them up.
+    fn histogram(&mut self, histogram: &Histogram, distributions: &[(CounterName, Distribution)]) {
+        if distributions.iter().any(|(_, distribution)| distribution.count() > 0) {
+            self.head("histogram", histogram.name, histogram.help);
+        }
+        let mut others = Distribution::new(histogram.measure, []);
+        for (place, (counter, distribution)) in distributions.iter().enumerate() {
+            if **counter == *HITS || place >= COUNTERS {
+                others.merge(distribution);
+            } else if distribution.count() > 0 {
+                self.buckets(histogram, &format!("http_route=\"{}\"", escape(counter)), distribution);
+            }
+        }
+        if others.count() > 0 {
+            self.buckets(histogram, "", &others);
+        }
+    }
+
+    fn buckets(&mut self, histogram: &Histogram, route: &str, distribution: &Distribution) {
+        let Histogram { name, from, to, factor, .. } = histogram;
+        let comma = if route.is_empty() { "" } else { "," };
+        let (mut end, mut below) = (*from, 0);
+        let mut bins = distribution.bins().peekable();
+        while end <= *to {
+            while let Some((_, count)) = bins.next_if(|(bin, _)| bin.bounds().1 <= end) {
+                below += count;
+            }
+            self.write(format_args!("{name}_bucket{{{route}{comma}le=\"{end}\"}} {below}\n"));
+            end *= factor;
+        }
+        let count = distribution.count();
+        let sum = distribution.sum();
+        self.write(format_args!("{name}_bucket{{{route}{comma}le=\"+Inf\"}} {count}\n"));
+        let labels = if route.is_empty() { String::new() } else { format!("{{{route}}}") };
+        self.write(format_args!("{name}_sum{labels} {sum}\n{name}_count{labels} {count}\n"));
+    }
+
+    fn head(&mut self, kind: &str, name: &str, help: &str) {
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    fn write(&mut self, line: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(line).expect("a text takes all");
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,209 @@
+//! The parameters of routes: a type for each, which knows its names, how it is read and how it is described.
+
+mod counters;
+mod explained;
+mod file;
+mod measured;
+mod numbers;
+#[cfg(feature = "hits")]
+mod producer;
+mod right;
+mod silence;
+mod time;
+mod note;
+
+use axum::extract::FromRequestParts;
+use counter_core::time::Grid;
+use http::HeaderMap;
+use http::request::Parts;
+use serde_json::{Value, json};
+
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfKind, Prefix};
+pub(crate) use explained::{Matched, Method, Path};
+pub(crate) use file::{FileFormat, Fill, Format, Label};
+pub(crate) use measured::{OfRange, OfStatus, Quantiles};
+pub(crate) use note::{NewNote, NoteId};
+pub(crate) use numbers::Horizon;
+pub(crate) use numbers::Limit;
+#[cfg(feature = "hits")]
+pub(crate) use producer::{Number, ProducerName};
+pub(crate) use right::Right;
+pub(crate) use silence::{RuleName, Seconds};
+pub(crate) use time::Instants;
+pub(crate) use time::LAG;
+pub(crate) use time::usual;
+pub(crate) use time::{
+    DistributionPrecision, HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range,
+    UsualPrecision, VisitorPrecision,
+};
+pub(crate) use time::{USUAL, precision};
+
+use crate::mount::Mount;
+use crate::problem::Problem;
+
+/// A request for a route: its state, its parameters, and what some routes need besides.
+#[derive(Debug)]
+pub(crate) struct Asked<S, P> {
+    pub(crate) state: S,
+    pub(crate) parameters: P,
+    pub(crate) headers: HeaderMap,
+    /// The path of the router, without a slash at its end.
+    pub(crate) mount: String,
+}
+
+/// Parameters that are read from a request over the state of its route.
+pub(crate) trait Parameters<S>: Sized {
+    /// The descriptions, in the order in which a problem names them.
+    fn describe() -> Vec<Description>;
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem>;
+}
+
+/// The description of one parameter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Description {
+    pub(crate) name: &'static str,
+    pub(crate) times: Times,
+    pub(crate) text: &'static str,
+    pub(crate) schema: fn(&Grid) -> Value,
+    pub(crate) is_header: bool,
+    /// An empty value is a value, and not what a form sends for a field that was left empty.
+    pub(crate) has_empty_value: bool,
+    pub(crate) example: Option<&'static str>,
+}
+
+/// The number of times that a parameter occurs in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    Once,
+    AtMostOnce,
+    AtLeastOnce,
+    AnyNumber,
+}
+
+/// The values of a request, by name.
+#[derive(Debug)]
+pub(crate) struct Values<'a> {
+    pairs: Vec<(String, String)>,
+    headers: &'a HeaderMap,
+}
+
+/// The schema of a name: at most as many characters as bytes, and none for control.
+fn name_schema(shortest: usize, longest: usize) -> Value {
+    json!({
+        "type": "string",
+        "minLength": shortest,
+        "maxLength": longest,
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
+    })
+}
+
+impl Description {
+    /// A parameter of the query that may be left out.
+    const fn new(name: &'static str, text: &'static str, schema: fn(&Grid) -> Value) -> Self {
+        Self {
+            name,
+            times: Times::AtMostOnce,
+            text,
+            schema,
+            is_header: false,
+            has_empty_value: false,
+            example: None,
+        }
+    }
+
+    const fn times(self, times: Times) -> Self {
+        Self { times, ..self }
+    }
+
+    pub(crate) const fn is_required(&self) -> bool {
+        matches!(self.times, Times::Once | Times::AtLeastOnce)
+    }
+}
+
+impl<'a> Values<'a> {
+    /// Reads a query string, in which no other parameters may occur.
+    fn parse(query: &str, headers: &'a HeaderMap, known: &[Description]) -> Result<Self, Problem> {
+        let known: Vec<_> = known.iter().filter(|parameter| !parameter.is_header).collect();
+        let is_known = |name: &str| known.iter().find(|parameter| parameter.name == name);
+        let mut pairs = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match is_known(&name) {
+                // A route without parameters has never looked at its query.
+                None if known.is_empty() => {}
+                None => {
+                    // A parameter that is called a token may be one, and is not repeated.
+                    let value = (name != "token").then_some(&*value);
+                    let names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
+                    return Err(Problem::parameter(
+                        "there is no such parameter",
+                        &name,
+                        value,
+                        names.join(", "),
+                    ));
+                }
+                Some(parameter) if value.is_empty() && !parameter.has_empty_value => {}
+                Some(_) => pairs.push((name.into_owned(), value.into_owned())),
+            }
+        }
+        Ok(Self { pairs, headers })
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    fn one(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.next() {
+            Some(second) => {
+                Err(Problem::parameter("a parameter occurs twice", name, Some(second), "one value"))
+            }
+            None => Ok(first),
+        }
+    }
+}
+
+impl<S, P> FromRequestParts<S> for Asked<S, P>
+where
+    S: Clone + Send + Sync,
+    P: Parameters<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let values = Values::parse(query, &parts.headers, &P::describe())?;
+        let parameters = P::read(&values, state)?;
+        let mount = parts.extensions.get::<Mount>().map(Mount::path).unwrap_or_default().to_owned();
+        Ok(Self { state: state.clone(), parameters, headers: parts.headers.clone(), mount })
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)*;)*) => {$(
+        impl<S, $($name: Parameters<S>),*> Parameters<S> for ($($name,)*) {
+            fn describe() -> Vec<Description> {
+                #[allow(unused_mut, reason = "no parameters")]
+                let mut all = Vec::new();
+                $(all.extend($name::describe());)*
+                all
+            }
+
+            #[allow(unused_variables, clippy::unused_unit, reason = "no parameters")]
+            fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+                Ok(($($name::read(values, state)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ;
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+}

@@ -1,0 +1,54 @@
+//! A request as text, to be explained.
+
+use serde_json::json;
+
+use super::{Description, Parameters, Times, Values};
+use crate::problem::Problem;
+
+/// The method of a request: `GET`, unless another is named.
+#[derive(Debug)]
+pub(crate) struct Method(pub(crate) http::Method);
+
+/// The path of a request, which may be any text.
+#[derive(Debug)]
+pub(crate) struct Path(pub(crate) String);
+
+/// The template of the route that matched, if one did.
+#[derive(Debug)]
+pub(crate) struct Matched(pub(crate) Option<String>);
+
+impl<S> Parameters<S> for Method {
+    fn describe() -> Vec<Description> {
+        vec![Description::new("method", "The method of the request", |_| json!({"type": "string"}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let Some(value) = values.one("method")? else { return Ok(Self(http::Method::GET)) };
+        let allowed = "a method in capitals, such as GET";
+        let method = value.parse();
+        method.map(Self).map_err(|_| Problem::parameter("not a method", "method", Some(value), allowed))
+    }
+}
+
+impl<S> Parameters<S> for Path {
+    fn describe() -> Vec<Description> {
+        let path = Description::new("path", "The path of the request", |_| json!({"type": "string"}));
+        vec![Description { has_empty_value: true, ..path.times(Times::Once) }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let missing = || Problem::parameter("a parameter is missing", "path", None, "the path of a request");
+        Ok(Self(values.one("path")?.ok_or_else(missing)?.to_owned()))
+    }
+}
+
+impl<S> Parameters<S> for Matched {
+    fn describe() -> Vec<Description> {
+        let text = "The template of the route that matched";
+        vec![Description::new("matched", text, |_| json!({"type": "string"}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        Ok(Self(values.one("matched")?.map(str::to_owned)))
+    }
+}

@@ -1,0 +1,86 @@
+use counter_core::visits::Measure;
+use serde_json::json;
+
+use super::{Description, Parameters, Values};
+use crate::problem::Problem;
+
+/// A measure whose values are ranges: times and sizes; the time to the head where none is named.
+#[derive(Debug)]
+pub(crate) struct OfRange(pub(crate) Measure);
+
+/// A measure whose values are statuses; that of HTTP where none is named.
+#[derive(Debug)]
+pub(crate) struct OfStatus(pub(crate) Measure);
+
+/// The quantiles of an answer, between 0 and 1.
+#[derive(Debug)]
+pub(crate) struct Quantiles(pub(crate) Vec<f64>);
+
+const RANGES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
+const STATUSES: [Measure; 2] = [Measure::Status, Measure::Grpc];
+
+/// The quantiles where none are named.
+const USUAL: [f64; 3] = [0.5, 0.9, 0.99];
+
+/// The number of quantiles that one request may name.
+const MOST: usize = 20;
+
+impl<S> Parameters<S> for OfRange {
+    fn describe() -> Vec<Description> {
+        let text = "`time` for the time to the head of the response, in seconds, which is the default; `body` for that \
+                    to its end; `size` for its bytes";
+        vec![Description::new("of", text, |_| json!({"enum": RANGES.map(Measure::name)}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        of(values, &RANGES).map(Self)
+    }
+}
+
+impl<S> Parameters<S> for OfStatus {
+    fn describe() -> Vec<Description> {
+        let text = "`status` for the status of HTTP, which is the default; `grpc` for that of gRPC";
+        vec![Description::new("of", text, |_| json!({"enum": STATUSES.map(Measure::name)}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        of(values, &STATUSES).map(Self)
+    }
+}
+
+/// Reads one of these measures; the first where none is named.
+fn of(values: &Values<'_>, all: &[Measure]) -> Result<Measure, Problem> {
+    let Some(value) = values.one("of")? else { return Ok(all[0]) };
+    let names: Vec<_> = all.iter().map(|measure| measure.name()).collect();
+    let unknown = || Problem::parameter("not a measure of this kind", "of", Some(value), names.join(", "));
+    all.iter().copied().find(|measure| measure.name() == value).ok_or_else(unknown)
+}
+
+impl<S> Parameters<S> for Quantiles {
+    fn describe() -> Vec<Description> {
+        let text =
+            "Quantiles between 0 and 1 with commas between them, 20 at most; without it 0.5, 0.9 and 0.99";
+        vec![Description {
+            example: Some("0.5,0.99"),
+            ..Description::new("q", text, |_| {
+                let one = r"(0(\.[0-9]{1,9})?|1(\.0{1,9})?)";
+                json!({"type": "string", "pattern": format!("^{one}(,{one}){{0,19}}$")})
+            })
+        }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let Some(value) = values.one("q")? else { return Ok(Self(USUAL.to_vec())) };
+        let quantiles: Option<Vec<_>> = value.split(',').map(quantile).collect();
+        let wrong = || {
+            let allowed = format!("1 to {MOST} numbers between 0 and 1 with commas between them");
+            Problem::parameter("not a list of quantiles", "q", Some(value), allowed)
+        };
+        quantiles.filter(|quantiles| quantiles.len() <= MOST).map(Self).ok_or_else(wrong)
+    }
+}
+
+fn quantile(text: &str) -> Option<f64> {
+    let is_plain = text.len() <= 11 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|quantile| is_plain && (0.0..=1.0).contains(quantile))
+}

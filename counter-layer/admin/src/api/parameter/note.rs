@@ -1,0 +1,90 @@
+//! A note to add, and the id of one.
+
+use counter_alert::note::{Note, NoteError};
+use counter_core::Timestamp;
+use serde_json::{Value, json};
+
+use super::time::time;
+use super::{Description, Parameters, Times, Values};
+use crate::problem::Problem;
+
+/// A note to add: its text, its instant and its id.
+#[derive(Debug)]
+pub(crate) struct NewNote(pub(crate) Note);
+
+/// The id of a note.
+#[derive(Debug)]
+pub(crate) struct NoteId(pub(crate) String);
+
+const ID: Description = Description {
+    example: Some("deploy-1.4"),
+    ..Description::new("id", "The id of the note", |_| id_schema())
+};
+
+fn id_schema() -> Value {
+    json!({"type": "string", "pattern": format!("^[A-Za-z0-9._~-]{{1,{}}}$", Note::MAX_ID_BYTES)})
+}
+
+fn text_schema() -> Value {
+    json!({
+        "type": "string",
+        "maxLength": Note::MAX_CHARS,
+        // One character at least that is no blank.
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
+    })
+}
+
+fn refused(error: NoteError, parameter: &str, value: Option<&str>) -> Problem {
+    Problem::parameter(format!("no {parameter} of a note"), parameter, value, error.to_string())
+}
+
+impl<S> Parameters<S> for NewNote {
+    fn describe() -> Vec<Description> {
+        let text = Description::new("text", "What happened, in a line", |_| text_schema());
+        let at = "The Unix time that the note is about; without it, now";
+        let at = Description::new(
+            "at",
+            at,
+            |_| json!({"type": "integer", "minimum": 0, "maximum": Timestamp::MAX.as_unix()}),
+        );
+        let id = "An id of the client's own: with it the request may be repeated. Without it, the note gets a random one";
+        vec![
+            Description { example: Some("Version 1.4"), ..text.times(Times::Once) },
+            at,
+            Description { text: id, ..ID },
+        ]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let at = time(values, "at")?.map_or_else(Timestamp::now, |time| time.at);
+        let Some(text) = values.one("text")? else {
+            return Err(Problem::parameter(
+                "a parameter is missing",
+                "text",
+                None,
+                NoteError::Text.to_string(),
+            ));
+        };
+        let note = Note::new(at, text).map_err(|error| refused(error, "text", Some(text)))?;
+        let note = match values.one("id")? {
+            Some(id) => note.with_id(id).map_err(|error| refused(error, "id", Some(id)))?,
+            None => note,
+        };
+        Ok(Self(note))
+    }
+}
+
+impl<S> Parameters<S> for NoteId {
+    fn describe() -> Vec<Description> {
+        vec![ID.times(Times::Once)]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let missing = || Problem::parameter("a parameter is missing", "id", None, NoteError::Id.to_string());
+        let id = values.one("id")?.ok_or_else(missing)?;
+        if !Note::is_id(id) {
+            return Err(refused(NoteError::Id, "id", Some(id)));
+        }
+        Ok(Self(id.to_owned()))
+    }
+}

@@ -1,0 +1,52 @@
+//! A producer of hits, and the number of its request.
+
+use serde_json::json;
+
+use super::{Description, Parameters, Times, Values, name_schema};
+use crate::problem::Problem;
+use crate::producers::{Producer, Producers};
+
+/// The name of a producer.
+#[derive(Debug)]
+pub(crate) struct ProducerName(pub(crate) Producer);
+
+/// The number of a request: 1 for the first of a producer, and one more for each that follows.
+#[derive(Debug)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl<S> Parameters<S> for ProducerName {
+    fn describe() -> Vec<Description> {
+        let text = "The name of the program that sends hits: no other sends under it";
+        let schema = |_: &_| name_schema(1, Producer::MAX_BYTES);
+        let producer = Description::new("producer", text, schema).times(Times::Once);
+        vec![Description { example: Some("shop-1"), ..producer }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let allowed = format!("1 to {} bytes without control characters", Producer::MAX_BYTES);
+        let Some(value) = values.one("producer")? else {
+            return Err(Problem::parameter("a parameter is missing", "producer", None, allowed));
+        };
+        let producer = Producer::new(value).map(Self);
+        producer.ok_or_else(|| Problem::parameter("not a producer", "producer", Some(value), allowed))
+    }
+}
+
+impl<S> Parameters<S> for Number {
+    fn describe() -> Vec<Description> {
+        let text = "The number of the request: 1 for the first, and one more for each that follows";
+        let schema = |_: &_| json!({"type": "integer", "minimum": 1, "maximum": Producers::MAX_NUMBER});
+        vec![Description::new("number", text, schema).times(Times::Once)]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let allowed = format!("1 to {}", Producers::MAX_NUMBER);
+        let Some(value) = values.one("number")? else {
+            return Err(Problem::parameter("a parameter is missing", "number", None, allowed));
+        };
+        match value.parse() {
+            Ok(number @ 1..=Producers::MAX_NUMBER) => Ok(Self(number)),
+            _ => Err(Problem::parameter("not the number of a request", "number", Some(value), allowed)),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The side of an archive that is right.
+
+use counter_core::archive::Side;
+use serde_json::json;
+
+use super::{Description, Parameters, Values};
+use crate::problem::Problem;
+
+/// The store from which the other one is repaired, if one is.
+#[derive(Debug)]
+pub(crate) struct Right(pub(crate) Option<Side>);
+
+impl<S> Parameters<S> for Right {
+    fn describe() -> Vec<Description> {
+        let text = "The store that is right: the other is repaired from it; without it, nothing is";
+        vec![Description::new("right", text, |_| json!({"enum": ["near", "far"]}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        match values.one("right")? {
+            None => Ok(Self(None)),
+            Some("near") => Ok(Self(Some(Side::Near))),
+            Some("far") => Ok(Self(Some(Side::Far))),
+            other => Err(Problem::parameter("not a store of the archive", "right", other, "near, far")),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Reads that several routes have in common.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use counter_core::time::Grid;
+use counter_core::visits::{Distribution, Distributions, Measure};
+use counter_core::{CounterName, Precision, Stats, Timestamp};
+
+use super::caching;
+use super::parameter::{self, HasGrid, Kept};
+use crate::problem::Problem;
+
+impl HasGrid for Stats {
+    fn grid(&self) -> &Grid {
+        Self::grid(self)
+    }
+
+    fn reach(&self) -> &Grid {
+        Self::reach(self)
+    }
+}
+
+/// Reads the samples of a counter, which has to be known.
+pub(crate) async fn series(
+    stats: &Stats,
+    counter: &CounterName,
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<counter_core::Series, Problem> {
+    let series = stats.series(counter, precision, range).await;
+    let series = series.map_err(|error| Problem::of(&error, stats))?;
+    if series.samples.is_empty() && series.unreadable.is_none() {
+        known(stats, std::slice::from_ref(counter)).await?;
+    }
+    Ok(series)
+}
+
+/// The distributions of some counters in a range.
+pub(crate) struct Measured {
+    pub(crate) range: Range<Timestamp>,
+    pub(crate) found: Distributions,
+    /// All of them together.
+    pub(crate) merged: Distribution,
+    pub(crate) max_age: Option<u64>,
+}
+
+/// Reads what was measured of counters, which have to be known.
+pub(crate) async fn distributions(
+    stats: &Stats,
+    counters: &[CounterName],
+    kept: Kept,
+    range: &parameter::Range,
+    of: Measure,
+) -> Result<Measured, Problem> {
+    let now = Timestamp::now();
+    let most = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
+    let range = range.buckets(kept, most, now)?.range;
+    let found = stats.distribution(counters, kept.precision, range.clone(), of).await;
+    let found = found.map_err(|error| Problem::of(&error, stats))?;
+    let merged = found.merged();
+    if merged.count() == 0 && found.unreadable.is_empty() {
+        known(stats, counters).await?;
+    }
+    let max_age = caching::max_age(kept.precision, range.end, now);
+    Ok(Measured { range, found, merged, max_age })
+}
+
+/// Refuses counters of which one is not known. Where the list of counters cannot be read, none is denied.
+pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
+    let contained = stats.contains_counters(counters).await.map_err(|error| Problem::of(&error, stats))?;
+    match counters.iter().zip(contained).find(|(_, contained)| *contained == Ok(false)) {
+        Some((counter, _)) => Err(Problem::unknown_counter(counter)),
+        None => Ok(()),
+    }
+}
+
+/// Tells which of these counters, that have no lifetime total, another program counts in the layout of the book: they have
+/// samples all the same.
+pub(crate) async fn counted_elsewhere(
+    stats: &Stats,
+    counters: &[CounterName],
+) -> Result<HashSet<CounterName>, Problem> {
+    let Some(coarsest) = stats.grid().counts.iter().last().filter(|_| !counters.is_empty()) else {
+        return Ok(HashSet::new());
+    };
+    let now = Timestamp::now();
+    let range = coarsest.oldest(now)..coarsest.precision.bucket(now).end();
+    let series = stats.series_many(counters, coarsest.precision, range).await;
+    let series = series.map_err(|error| Problem::of(&error, stats))?;
+    let has_samples =
+        |series: &Result<counter_core::Series, _>| series.as_ref().is_ok_and(|series| series.total() > 0);
+    let named = counters.iter().zip(&series).filter(|(_, series)| has_samples(series));
+    Ok(named.map(|(counter, _)| counter.clone()).collect())
+}

@@ -1,0 +1,57 @@
+//! Annotations of charts: what happened in their time, wherever that is known from.
+
+use std::ops::Range;
+
+use counter_alert::note::{Note, Notes};
+use counter_alert::{Alert, AlertKind, Alerts, AlertsStatus};
+use counter_core::{CounterName, Error, Timestamp};
+
+use super::chart::annotations::{Annotation, AnnotationKind};
+
+/// The places that annotations come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annotators {
+    pub(crate) notes: Option<Notes>,
+    pub(crate) alerts: Option<Alerts>,
+}
+
+impl Annotators {
+    /// Returns `true` if there is a page of alerts.
+    pub(crate) const fn has_alerts(&self) -> bool {
+        self.alerts.is_some()
+    }
+
+    /// Reads the notes about a range.
+    pub(crate) async fn notes(&self, range: Range<Timestamp>) -> Result<Vec<Annotation>, Error> {
+        let Some(notes) = &self.notes else { return Ok(Vec::new()) };
+        let annotation = |note: Note| Annotation {
+            at: note.at(),
+            kind: AnnotationKind::Note(note.id().to_owned()),
+            text: note.text().to_owned(),
+        };
+        Ok(notes.list(range).await?.into_iter().map(annotation).collect())
+    }
+}
+
+/// Returns the alerts of a range that are about one of these counters.
+pub(crate) fn alerts(
+    known: &AlertsStatus,
+    counters: &[CounterName],
+    range: &Range<Timestamp>,
+) -> Vec<Annotation> {
+    let looks_at = |name: &str| {
+        let rule = known.rules.iter().find(|rule| rule.name == name);
+        rule.is_some_and(|rule| rule.counters.iter().any(|counter| counters.contains(counter)))
+    };
+    let alerts = known.history.iter().map(|entry| &entry.alert).filter(|alert| looks_at(&alert.rule));
+    let annotation = |alert: &Alert| {
+        let (kind, word) = match alert.kind {
+            AlertKind::Raised => (AnnotationKind::Raised, "raised"),
+            AlertKind::Resolved => (AnnotationKind::Resolved, "resolved"),
+            _ => return None,
+        };
+        let text = format!("{} {word}: {}", alert.rule, alert.reason);
+        Some(Annotation { at: Timestamp::from_unix(alert.start), kind, text })
+    };
+    alerts.filter_map(annotation).filter(|annotation| range.contains(&annotation.at)).collect()
+}

@@ -1,0 +1,190 @@
+//! Annotations of a chart, such as that of a deploy: marks at instants, and a list of the same below it.
+
+use counter_core::Timestamp;
+
+use super::canvas::{Canvas, fixed};
+use crate::dashboard::format::instants::{self, Style};
+use crate::zone::Zone;
+
+/// Something that happened, as charts tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Annotation {
+    pub(crate) at: Timestamp,
+    pub(crate) kind: AnnotationKind,
+    pub(crate) text: String,
+}
+
+/// The kind of an annotation, by which it is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnnotationKind {
+    /// A note with this id.
+    Note(String),
+    /// An alert that was raised.
+    Raised,
+    /// An alert that was resolved.
+    Resolved,
+}
+
+/// The annotations of a chart as a template draws them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Annotated {
+    pub(crate) marks: Vec<AnnotationMark>,
+    /// The latest, in the order of their times.
+    pub(crate) rows: Vec<AnnotationRow>,
+    /// The number of those before them that have a mark only.
+    pub(crate) unlisted: usize,
+    /// The format of the instants of the rows.
+    pub(crate) style: &'static str,
+}
+
+/// A vertical line in the middle of a bucket in which something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnnotationMark {
+    /// The bucket's place among those of the chart.
+    pub(crate) place: usize,
+    pub(crate) x: String,
+    pub(crate) percent: String,
+    /// The numbers of the rows, where there is room for them.
+    pub(crate) numbers: Option<String>,
+    pub(crate) class: &'static str,
+    pub(crate) texts: Vec<String>,
+}
+
+/// An annotation in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnnotationRow {
+    pub(crate) number: usize,
+    pub(crate) iso: String,
+    pub(crate) time: String,
+    pub(crate) text: String,
+    /// The id of a note.
+    pub(crate) note: Option<String>,
+}
+
+/// Annotations that are told in words at most.
+const LISTED: usize = 20;
+
+/// The distance from number to number, in hundredths of the width.
+const APART: f64 = 4.0;
+
+/// Draws annotations, which are ascending, over the buckets that start here.
+pub(crate) fn annotate(
+    annotations: &[Annotation],
+    starts: &[Timestamp],
+    zone: &Zone,
+    now: Timestamp,
+) -> Annotated {
+    let unlisted = annotations.len().saturating_sub(LISTED);
+    let years = |at: Timestamp| instants::year(zone.local(at));
+    let is_of_this_year = annotations.iter().skip(unlisted).all(|one| years(one.at) == years(now));
+    let style = if is_of_this_year { Style::Full } else { Style::FullOfYear };
+    let row = |(place, one): (usize, &Annotation)| AnnotationRow {
+        number: place + 1,
+        iso: instants::iso(one.at),
+        time: instants::instant(zone.local(one.at), style),
+        text: one.text.clone(),
+        note: match &one.kind {
+            AnnotationKind::Note(id) => Some(id.clone()),
+            AnnotationKind::Raised | AnnotationKind::Resolved => None,
+        },
+    };
+    Annotated {
+        marks: marks(annotations, starts),
+        rows: annotations.iter().enumerate().skip(unlisted).map(row).collect(),
+        unlisted,
+        style: style.name(),
+    }
+}
+
+/// One mark for each bucket in which anything happened.
+pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<AnnotationMark> {
+    let canvas = Canvas { buckets: starts.len().max(1), top: 1 };
+    let bucket = |one: &Annotation| starts.partition_point(|start| *start <= one.at).checked_sub(1);
+    let mut numbered = f64::MIN;
+    let mut number = 1;
+    let mut marks = Vec::new();
+    for together in annotations.chunk_by(|one, other| bucket(one) == bucket(other)) {
+        let (first, last) = (number, number + together.len() - 1);
+        number = last + 1;
+        let Some(place) = bucket(&together[0]) else { continue };
+        let percent = canvas.percent(place);
+        let has_room = percent - numbered >= APART;
+        if has_room {
+            numbered = percent;
+        }
+        let numbers = if first == last { first.to_string() } else { format!("{first}–{last}") };
+        marks.push(AnnotationMark {
+            place,
+            x: fixed(canvas.middle(place)),
+            percent: fixed(percent),
+            numbers: has_room.then_some(numbers),
+            class: loudest(together).class(),
+            texts: together.iter().map(|one| one.text.clone()).collect(),
+        });
+    }
+    marks
+}
+
+/// The kind by which a mark of several is drawn: an alert is not to be overlooked among notes.
+fn loudest(together: &[Annotation]) -> &AnnotationKind {
+    let raised = together.iter().find(|one| one.kind == AnnotationKind::Raised);
+    &raised.unwrap_or(&together[0]).kind
+}
+
+impl AnnotationKind {
+    /// The class by which the style knows it.
+    const fn class(&self) -> &'static str {
+        match self {
+            Self::Note(_) => "note",
+            Self::Raised => "raised",
+            Self::Resolved => "resolved",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::tests::{now, starts};
+    use super::*;
+
+    fn note(seconds: u64, text: &str) -> Annotation {
+        Annotation {
+            at: now().plus(seconds),
+            kind: AnnotationKind::Note(text.to_owned()),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_happened_in_one_bucket_has_one_mark_in_its_middle() {
+        let annotations = [note(0, "a"), note(59, "b"), note(60, "c"), note(210, "d")];
+        let marks = marks(&annotations, &starts(4));
+        let told: Vec<_> = marks
+            .iter()
+            .map(|mark| (mark.x.as_str(), mark.numbers.as_deref(), mark.texts.join(" ")))
+            .collect();
+        let expected = [("125", Some("1–2"), "a b"), ("375", Some("3"), "c"), ("875", Some("4"), "d")];
+        assert_eq!(told, expected.map(|(x, numbers, texts)| (x, numbers, texts.to_owned())));
+    }
+
+    #[test]
+    fn what_was_before_the_chart_has_no_mark() {
+        let early = Annotation { at: now().minus(1), ..note(0, "early") };
+        assert_eq!(marks(&[early, note(0, "a")], &starts(4)).len(), 1);
+        assert!(marks(&[note(0, "a")], &[]).is_empty());
+    }
+
+    #[test]
+    fn numbers_keep_apart_and_of_many_the_latest_are_told() {
+        let many: Vec<_> = (0..100).map(|minute| note(60 * minute, "a")).collect();
+        let annotated = annotate(&many, &starts(100), &Zone::default(), now());
+        assert_eq!(annotated.marks.len(), 100);
+        assert_eq!(annotated.marks.iter().filter(|mark| mark.numbers.is_some()).count(), 25);
+        let numbers: Vec<_> = annotated.rows.iter().map(|row| row.number).collect();
+        assert_eq!((numbers, annotated.unlisted), ((81..=100).collect(), 80));
+        assert_eq!(annotated.rows[0].time, "21 Nov 03:59");
+        let next_year = now().plus(60 * 86_400);
+        let annotated = annotate(&many[..1], &starts(1), &Zone::default(), next_year);
+        assert_eq!(annotated.rows[0].time, "21 Nov 2026 02:39");
+    }
+}

@@ -1,0 +1,192 @@
+//! The axes of a chart: round marks, and few of them.
+
+use counter_core::{Precision, Timestamp};
+
+use super::canvas::{Canvas, fixed};
+use crate::dashboard::format::instants::{self, Style};
+use crate::dashboard::format::numbers;
+
+/// A mark of the axis of counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tick {
+    pub(crate) y: String,
+    pub(crate) text: String,
+}
+
+/// A mark of the axis of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TimeTick {
+    pub(crate) percent: String,
+    /// At which of its sides it stands there, so that the edge does not cut it off, not even on a telephone.
+    pub(crate) anchor: &'static str,
+    /// When it is, where the script is to write it in the viewer's zone: months and years are those of the site.
+    pub(crate) unix: Option<u64>,
+    pub(crate) style: &'static str,
+    pub(crate) text: String,
+    /// One of those that a narrow page does without.
+    pub(crate) minor: bool,
+}
+
+/// The end of an axis that begins with 0 and holds `most`, and the distance of its marks: 1, 2 or 5
+/// times a power of ten, five of them at most.
+pub(crate) fn scale(most: u64) -> (u64, u64) {
+    let most = most.max(4);
+    let mut power = 1_u64;
+    loop {
+        for factor in [1, 2, 5] {
+            let step = power.saturating_mul(factor);
+            if most.div_ceil(step) <= 4 {
+                return (most.div_ceil(step).saturating_mul(step), step);
+            }
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// Marks from 0 to the end, so far apart.
+pub(crate) fn counts(step: u64, canvas: &Canvas) -> Vec<Tick> {
+    let mark = |tick| Tick { y: fixed(canvas.y(tick * step)), text: numbers::short(tick * step) };
+    (0..=canvas.top / step).map(mark).collect()
+}
+
+/// Marks at instants that are round on the clocks of the site's zone, or at the beginnings of months and years; eight at
+/// most. The starts are told by these clocks as well.
+pub(crate) fn times(
+    starts: &[Timestamp],
+    local: &[Timestamp],
+    precision: Precision,
+    canvas: &Canvas,
+) -> Vec<TimeTick> {
+    const STEPS: [u64; 21] = [
+        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+        172_800, 604_800, 1_209_600,
+    ];
+    let width = u64::from(precision.as_seconds());
+    let whole = width.saturating_mul(starts.len() as u64);
+    let Some(step) = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7) else {
+        return months(local, width, canvas);
+    };
+    let style = match step {
+        0..60 => Style::Second,
+        60..43_200 => Style::Minute,
+        43_200..86_400 => Style::Full,
+        _ if width < 86_400 => Style::Day,
+        _ => Style::of(precision),
+    };
+    let at_mark = |local: &Timestamp| local.as_unix() % step < width;
+    let marks = starts.iter().zip(local).enumerate().filter(|(_, (_, local))| at_mark(local));
+    marks
+        .enumerate()
+        .map(|(mark, (place, (start, local)))| {
+            let midnight = local.as_unix() % 86_400 < width && style == Style::Minute;
+            let style = if midnight { Style::Day } else { style };
+            let text = instants::instant(*local, style);
+            TimeTick { unix: Some(start.as_unix()), style: style.name(), ..tick(canvas, place, mark, text) }
+        })
+        .collect()
+}
+
+/// Marks at the first buckets of months or years; a January has the name of its year.
+fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
+    const MONTHS: [u64; 9] = [1, 2, 3, 6, 12, 24, 60, 120, 1200];
+    // The middle of a day is of the month that it has at the site, wherever that lets its days begin.
+    let month = |start: Timestamp| instants::month(start.plus(width / 2));
+    let marks_of = |step: u64| -> Vec<_> {
+        let is_first = |start: Timestamp| month(start) / step != month(start.minus(width)) / step;
+        let marks = starts.iter().enumerate().filter(|(_, start)| is_first(**start));
+        // Of buckets that are longer than a step, each is the first of one.
+        marks.map(|(place, start)| (place, month(*start) / step * step)).collect()
+    };
+    let marks = MONTHS.into_iter().map(marks_of).find(|marks| marks.len() <= 8);
+    let tick = |(mark, (place, month))| tick(canvas, place, mark, instants::month_name(month));
+    marks.unwrap_or_default().into_iter().enumerate().map(tick).collect()
+}
+
+/// The mark of this number at a bucket, with a text that is the same for every viewer.
+fn tick(canvas: &Canvas, place: usize, mark: usize, text: String) -> TimeTick {
+    TimeTick {
+        percent: fixed(canvas.percent(place)),
+        anchor: match canvas.percent(place) {
+            ..7.0 => "start",
+            93.0.. => "end",
+            _ => "middle",
+        },
+        unix: None,
+        style: "",
+        text,
+        minor: mark % 2 == 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::draw;
+    use super::super::chart::tests::{minute, now, starts};
+    use super::*;
+    use crate::zone::Zone;
+
+    #[test]
+    fn an_axis_ends_at_a_round_number_that_holds_the_most() {
+        for (most, top, step) in
+            [(0, 4, 1), (1, 4, 1), (4, 4, 1), (5, 6, 2), (9, 10, 5), (11, 15, 5), (36, 40, 10), (99, 100, 50)]
+        {
+            assert_eq!(scale(most), (top, step), "{most}");
+        }
+        let (top, step) = scale(u64::MAX);
+        assert!(top == u64::MAX && step > 0);
+    }
+
+    #[test]
+    fn there_are_few_marks_of_time_and_they_are_round() {
+        for buckets in [1, 2, 10, 60, 120, 1000] {
+            let marks = draw(&starts(buckets), minute(), &[], None, &Zone::default(), now()).times;
+            assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
+            assert!(marks.iter().all(|mark| mark.unix.is_some_and(|unix| unix % 60 == 0)));
+        }
+    }
+
+    fn days(offset: i32, first: u64, days: u64) -> Vec<(String, String)> {
+        let day = Precision::try_from(86_400).expect("not 0").utc_offset(offset);
+        let first = day.bucket(Timestamp::from_unix(first)).start;
+        let starts: Vec<_> = (0..days).map(|place| first.plus(86_400 * place)).collect();
+        let marks = draw(&starts, day, &[], None, &Zone::default(), now()).times;
+        let place = |percent: &str| {
+            let hundredths: f64 = percent.parse().expect("a number");
+            format!("{:.0}", hundredths / 100.0 * fraction(days) - 0.5)
+        };
+        marks.iter().map(|mark| (mark.text.clone(), place(&mark.percent))).collect()
+    }
+
+    fn fraction(days: u64) -> f64 {
+        f64::from(u32::try_from(days).expect("some hundred"))
+    }
+
+    #[test]
+    fn a_year_has_the_names_of_months_where_they_begin_at_the_site() {
+        // 2025-11-23, the first second of which is the evening before in the west.
+        let first = 1_763_856_000;
+        for offset in [0, 3600, 19_800, -18_000, 43_200] {
+            let marks = days(offset, first + 43_200, 365);
+            let texts: Vec<_> = marks.iter().map(|(text, _)| text.as_str()).collect();
+            assert_eq!(texts, ["2026", "Mar", "May", "Jul", "Sep", "Nov"], "{offset}");
+            assert!(["38", "39", "40"].contains(&marks[0].1.as_str()), "{offset}: {marks:?}");
+        }
+        assert_eq!(days(0, first, 365)[0], ("2026".to_owned(), "39".to_owned()));
+        assert_eq!(days(3600, first + 43_200, 365)[0], ("2026".to_owned(), "39".to_owned()));
+    }
+
+    #[test]
+    fn some_months_and_several_years_have_few_names() {
+        let texts =
+            |days_of: Vec<(String, String)>| days_of.into_iter().map(|(text, _)| text).collect::<Vec<_>>();
+        let first = 1_763_856_000;
+        assert_eq!(texts(days(0, first, 120)), ["Dec", "2026", "Feb", "Mar"]);
+        assert_eq!(texts(days(0, first, 750)), ["2026", "Apr", "Jul", "Oct", "2027", "Apr", "Jul", "Oct"]);
+        assert_eq!(texts(days(0, first, 3660)), ["2026", "2028", "2030", "2032", "2034"]);
+        assert_eq!(texts(days(0, first, 36_600)).len(), 1);
+        for days_shown in [106, 200, 300, 1000, 5000] {
+            let marks = texts(days(0, first, days_shown));
+            assert!((1..=8).contains(&marks.len()), "{days_shown}: {marks:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A chart with axes, lines and a table of the same.
+
+use counter_core::{Precision, Timestamp};
+
+use super::annotations::{self, Annotated, Annotation};
+use super::axis::{self, Tick, TimeTick};
+use super::canvas::{Canvas, WIDTH, count, fixed};
+use super::curve::{Curve, Line, Point, place_letters};
+use super::forecast::{ForecastCurve, ForecastView};
+use crate::dashboard::format::instants::{self, Style};
+use crate::text::digits;
+use crate::zone::Zone;
+
+/// Points that have words of their own at most: they weigh more than the lines.
+pub(crate) const TITLES: usize = 120;
+
+/// A chart as a template draws it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chart {
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) forecast: Option<ForecastCurve>,
+    pub(crate) counts: Vec<Tick>,
+    pub(crate) times: Vec<TimeTick>,
+    pub(crate) columns: Vec<Column>,
+    /// The format of the instants of the columns.
+    pub(crate) style: &'static str,
+    /// The columns are so few that each has a title, for browsers without a script.
+    pub(crate) has_titles: bool,
+    /// The place of the first bucket that is not whole, if there is one.
+    pub(crate) open: Option<String>,
+    pub(crate) annotated: Annotated,
+}
+
+/// A bucket, with what each line has in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) x: String,
+    pub(crate) width: String,
+    pub(crate) iso: String,
+    pub(crate) text: String,
+    pub(crate) cells: Vec<Cell>,
+    /// The events in it.
+    pub(crate) annotations: String,
+}
+
+/// A point in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// Draws lines over the buckets that start here, and what is expected of the first one; every line has a
+/// point for each of them. Buckets of another year than now's are told with theirs.
+pub(crate) fn draw(
+    starts: &[Timestamp],
+    precision: Precision,
+    lines: &[Line],
+    forecast: Option<&ForecastView>,
+    zone: &Zone,
+    now: Timestamp,
+) -> Chart {
+    let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
+    let most = most.unwrap_or_default();
+    let (top, step) = axis::scale(forecast.map_or(most, |forecast| forecast.most(most)));
+    let canvas = Canvas { buckets: starts.len().max(1), top };
+    let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
+    let style = style(&local, precision, zone.local(now));
+    let columns: Vec<_> = starts
+        .iter()
+        .zip(&local)
+        .enumerate()
+        .map(|(place, (start, local))| Column {
+            x: fixed(canvas.left(place)),
+            width: fixed(f64::from(WIDTH) / count(canvas.buckets)),
+            iso: instants::iso(*start),
+            text: instants::instant(*local, style),
+            cells: cells(lines, forecast, place, *start),
+            annotations: String::new(),
+        })
+        .collect();
+    let mut curves: Vec<_> =
+        lines.iter().enumerate().map(|(place, line)| Curve::of(&canvas, place, line)).collect();
+    place_letters(&canvas, lines, &mut curves);
+    Chart {
+        curves,
+        forecast: forecast.map(|forecast| forecast.draw(&canvas, starts, lines)),
+        counts: axis::counts(step, &canvas),
+        times: axis::times(starts, &local, precision, &canvas),
+        has_titles: columns.len() * lines.len() <= TITLES,
+        open: first_open(lines).map(|place| fixed(canvas.left(place))),
+        columns,
+        style: style.name(),
+        annotated: Annotated::default(),
+    }
+}
+
+impl Chart {
+    /// Adds what happened, ascending, to a chart of the buckets that start here.
+    pub(crate) fn annotate(
+        &mut self,
+        annotations: &[Annotation],
+        starts: &[Timestamp],
+        zone: &Zone,
+        now: Timestamp,
+    ) {
+        self.annotated = annotations::annotate(annotations, starts, zone, now);
+        for mark in &self.annotated.marks {
+            self.columns[mark.place].annotations = mark.texts.join("; ");
+        }
+    }
+}
+
+/// The format of the instants of a chart that begins with the first of these, on the clocks of its zone.
+pub(crate) fn style(local: &[Timestamp], precision: Precision, now: Timestamp) -> Style {
+    let is_of_this_year = local.first().is_none_or(|first| instants::year(*first) == instants::year(now));
+    let style = Style::of(precision);
+    if is_of_this_year { style } else { style.of_year() }
+}
+
+fn first_open(lines: &[Line]) -> Option<usize> {
+    let is_open = |point: &Point| matches!(point, Point::Open(_) | Point::Ahead);
+    lines.iter().filter_map(|line| line.points.iter().position(is_open)).min()
+}
+
+fn cells(lines: &[Line], forecast: Option<&ForecastView>, place: usize, start: Timestamp) -> Vec<Cell> {
+    let mut cells: Vec<_> = lines.iter().map(|line| Cell::of(line, place)).collect();
+    if let Some(forecast) = forecast {
+        if let Some(first) = cells.first_mut().filter(|_| forecast.is_unusual(start)) {
+            first.text += ", unusual";
+        }
+        cells.push(Cell { name: forecast.name(), text: forecast.words_of(start) });
+    }
+    cells
+}
+
+impl Cell {
+    fn of(line: &Line, place: usize) -> Self {
+        let text = match line.points.get(place) {
+            None | Some(Point::Unknown) => "unknown".to_owned(),
+            Some(Point::Whole(count)) => digits::grouped(*count),
+            Some(Point::Ahead) => "still to come".to_owned(),
+            Some(Point::Open(count)) => format!("{} so far", digits::grouped(*count)),
+        };
+        Self { name: line.name.clone(), text }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::dashboard) fn minute() -> Precision {
+        Precision::try_from(60).expect("not 0")
+    }
+
+    pub(crate) fn starts(buckets: u64) -> Vec<Timestamp> {
+        (0..buckets).map(|place| Timestamp::from_unix(1_795_228_740 + 60 * place)).collect()
+    }
+
+    pub(crate) fn now() -> Timestamp {
+        Timestamp::from_unix(1_795_228_740)
+    }
+
+    fn curve(points: &[Point]) -> Curve {
+        let line = Line { name: "hits".to_owned(), points: points.to_vec() };
+        draw(&starts(points.len() as u64), minute(), &[line], None, &Zone::default(), now()).curves.remove(0)
+    }
+
+    #[test]
+    fn what_is_unknown_interrupts_a_line_and_zero_does_not() {
+        let points = [Point::Whole(4), Point::Whole(0), Point::Unknown, Point::Whole(2), Point::Whole(2)];
+        let curve = curve(&points);
+        assert_eq!(curve.whole, "M100 0L300 220M700 110L900 110");
+        assert_eq!(curve.area, "M100 220L100 0L300 220L300 220ZM700 220L700 110L900 110L900 220Z");
+        assert_eq!(curve.open, "");
+    }
+
+    #[test]
+    fn what_is_not_whole_yet_is_a_path_of_its_own() {
+        let curve = curve(&[Point::Whole(4), Point::Open(2)]);
+        assert_eq!((curve.whole.as_str(), curve.open.as_str()), ("M250 0", "M250 0L750 110"));
+        assert_eq!(curve.dots, "M750 110h0");
+    }
+
+    #[test]
+    fn a_point_without_neighbours_is_a_dot() {
+        let curve = curve(&[Point::Unknown, Point::Whole(4), Point::Unknown]);
+        assert_eq!(curve.dots, "M500 0h0");
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_chart_too() {
+        let chart = draw(&[], minute(), &[], None, &Zone::default(), now());
+        assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
+        assert_eq!(curve(&[]).end, None);
+    }
+
+    #[test]
+    fn a_column_says_what_is_in_it() {
+        let line = |name: &str, points: &[Point]| Line { name: name.to_owned(), points: points.to_vec() };
+        let lines = [
+            line("hits", &[Point::Whole(1200), Point::Open(3)]),
+            line("/", &[Point::Unknown, Point::Unknown]),
+        ];
+        let chart = draw(&starts(2), minute(), &lines, None, &Zone::default(), now());
+        let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
+        assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
+        assert_eq!(chart.columns[0].text, "02:39");
+        assert_eq!(chart.open.as_deref(), Some("500"));
+    }
+}

@@ -1,0 +1,178 @@
+//! A forecast of a line, and the samples of its past that were out of the ordinary.
+
+use counter_core::Timestamp;
+
+use super::canvas::{Canvas, HEIGHT, fixed, ratio};
+use super::curve::{Line, Point, letter};
+use crate::dashboard::format::numbers;
+use crate::text::digits;
+
+/// A forecast of the first line of a chart: what is read, drawn and told in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ForecastView {
+    /// The name of the line.
+    pub(crate) line: String,
+    /// Ascending, one for each bucket from the first on.
+    pub(crate) points: Vec<ForecastPoint>,
+    /// The starts of the buckets that were out of the ordinary, ascending.
+    pub(crate) unusual: Vec<Timestamp>,
+    /// The worth of it, or the reason why nothing is expected.
+    pub(crate) words: String,
+}
+
+/// The expected count of one bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ForecastPoint {
+    pub(crate) start: Timestamp,
+    pub(crate) count: f64,
+    pub(crate) lower: u64,
+    pub(crate) upper: u64,
+}
+
+/// A forecast as paths, for a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForecastCurve {
+    pub(crate) name: String,
+    pub(crate) letter: char,
+    pub(crate) band: String,
+    pub(crate) line: String,
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// The position of something that stands out: in hundredths of the width, and in pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) x: String,
+    pub(crate) y: String,
+}
+
+impl ForecastView {
+    /// The name of the forecast among the lines.
+    pub(crate) fn name(&self) -> String {
+        format!("expected of {}", self.line)
+    }
+
+    /// The count that the axis has to hold beside `most`. A band may be so wide that nothing else could be
+    /// seen: then it is cut off.
+    pub(crate) fn most(&self, most: u64) -> u64 {
+        let largest = |of: fn(&ForecastPoint) -> u64| self.points.iter().map(of).max().unwrap_or_default();
+        let seen = most.max(largest(|point| point.lower));
+        largest(|point| point.upper).min(seen.saturating_mul(2)).max(seen)
+    }
+
+    pub(crate) fn draw(&self, canvas: &Canvas, starts: &[Timestamp], lines: &[Line]) -> ForecastCurve {
+        let of = |place: usize| lines.first().and_then(|line| line.points.get(place).copied());
+        let begin = self.points.first().map_or(Timestamp::MAX, |point| point.start);
+        let first = starts.partition_point(|start| *start < begin);
+        // It goes on from what is known.
+        let known = first.checked_sub(1).and_then(|place| match of(place)? {
+            Point::Whole(known) => {
+                let start = *starts.get(place)?;
+                Some((place, ForecastPoint { start, count: ratio(known, 1), lower: known, upper: known }))
+            }
+            _ => None,
+        });
+        let known = known.filter(|_| !self.points.is_empty());
+        let points: Vec<_> = known.into_iter().chain((first..).zip(self.points.iter().copied())).collect();
+        let at = |place: usize, value: f64| {
+            format!("{} {}", fixed(canvas.middle(place)), fixed(canvas.height(value)))
+        };
+        let path = |begin: &str, all: Vec<String>| {
+            if all.is_empty() { String::new() } else { format!("{begin}{}", all.join("L")) }
+        };
+        let upper = points.iter().map(|(place, point)| at(*place, ratio(point.upper, 1)));
+        let lower = points.iter().rev().map(|(place, point)| at(*place, ratio(point.lower, 1)));
+        let mark = |start: &Timestamp| {
+            let place = starts.binary_search(start).ok()?;
+            Some(Mark { x: fixed(canvas.percent(place)), y: fixed(canvas.y(of(place)?.count()?)) })
+        };
+        ForecastCurve {
+            name: self.name(),
+            letter: letter(lines.len()),
+            band: path("M", upper.chain(lower).collect()),
+            line: path("M", points.iter().map(|(place, point)| at(*place, point.count)).collect()),
+            marks: self.unusual.iter().filter_map(mark).collect(),
+        }
+    }
+
+    /// The expected count of a bucket in words; empty for a bucket that is known.
+    pub(crate) fn words_of(&self, start: Timestamp) -> String {
+        let point = self.points.iter().find(|point| point.start == start);
+        point.map_or_else(String::new, |point| {
+            let (lower, upper) = (digits::grouped(point.lower), digits::grouped(point.upper));
+            format!("{} ({lower} to {upper})", numbers::rounded(point.count))
+        })
+    }
+
+    pub(crate) fn is_unusual(&self, start: Timestamp) -> bool {
+        self.unusual.binary_search(&start).is_ok()
+    }
+}
+
+impl Canvas {
+    /// The height of a value, at the upper edge if it is beyond that.
+    fn height(&self, value: f64) -> f64 {
+        let part = value / ratio(self.top, 1);
+        f64::from(HEIGHT) * (1.0 - part.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::tests::{minute, now, starts};
+    use super::super::chart::{Chart, Column, draw};
+    use super::*;
+    use crate::zone::Zone;
+
+    fn view(points: &[(f64, u64, u64)]) -> ForecastView {
+        let expected = |(start, &(count, lower, upper)): (&Timestamp, &(f64, u64, u64))| ForecastPoint {
+            start: *start,
+            count,
+            lower,
+            upper,
+        };
+        let points = starts(4)[2..].iter().zip(points).map(expected).collect();
+        ForecastView { line: "hits".to_owned(), points, unusual: vec![starts(2)[1]], words: String::new() }
+    }
+
+    fn drawn(view: &ForecastView) -> Chart {
+        let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
+        let line = Line { name: "hits".to_owned(), points };
+        draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
+    }
+
+    #[test]
+    fn what_is_expected_goes_on_from_what_is_known() {
+        let chart = drawn(&view(&[(2.0, 1, 3), (3.0, 2, 4)]));
+        let forecast = chart.forecast.expect("it is drawn");
+        assert_eq!(forecast.line, "M375 110L625 110L875 55");
+        assert_eq!(forecast.band, "M375 110L625 55L875 0L875 110L625 165L375 110");
+        assert_eq!(forecast.marks, [Mark { x: "37.5".to_owned(), y: "110".to_owned() }]);
+        assert_eq!((forecast.name.as_str(), forecast.letter), ("expected of hits", 'B'));
+    }
+
+    #[test]
+    fn a_column_says_what_is_expected_and_what_was_unusual() {
+        let chart = drawn(&view(&[(2.04, 1, 3), (1234.5, 1000, 2000)]));
+        let words = |column: &Column| [0, 1].map(|cell| column.cells[cell].text.clone());
+        let texts: Vec<_> = chart.columns.iter().map(words).collect();
+        assert_eq!(
+            texts,
+            [
+                ["4", ""],
+                ["2, unusual", ""],
+                ["1 so far", "2.0 (1 to 3)"],
+                ["still to come", "1,234 (1,000 to 2,000)"]
+            ]
+        );
+    }
+
+    #[test]
+    fn an_axis_holds_what_is_expected_and_not_every_band() {
+        let most = |points: &[_]| view(points).most(100);
+        assert_eq!(most(&[]), 100);
+        assert_eq!(most(&[(90.0, 50, 130)]), 130);
+        assert_eq!(most(&[(90.0, 0, 100_000)]), 200);
+        assert_eq!(most(&[(500.0, 400, 700)]), 700);
+    }
+}

@@ -1,0 +1,186 @@
+//! Numbers, shares and changes as text.
+
+use counter_core::visits::Measure;
+
+use crate::text::digits::{grouped, in_groups};
+
+/// The text in the place of a number that cannot be read.
+pub(crate) fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// A number that need not be whole: with one decimal below ten, and none from there on.
+pub(crate) fn rounded(value: f64) -> String {
+    if value < 9.95 { format!("{value:.1}") } else { in_groups(&format!("{value:.0}")) }
+}
+
+/// At most four characters or so: `950`, `1.2k`, `34M`.
+pub(crate) fn short(count: u64) -> String {
+    let (mut value, mut unit) = (count, "");
+    let mut rest = 0;
+    for next in ["k", "M", "G", "T", "P", "E"] {
+        if value < 1000 {
+            break;
+        }
+        (rest, value, unit) = (value % 1000 / 100, value / 1000, next);
+    }
+    if unit.is_empty() || value >= 10 || rest == 0 {
+        format!("{value}{unit}")
+    } else {
+        format!("{value}.{rest}{unit}")
+    }
+}
+
+/// A count over some seconds, for each second.
+pub(crate) fn rate(count: u64, seconds: u64) -> String {
+    let tenths = count.saturating_mul(10).checked_div(seconds).unwrap_or_default();
+    if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { grouped(tenths / 10) }
+}
+
+/// A part of a whole; nothing when there is no whole.
+pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
+    let tenths = u128::from(part).saturating_mul(1000).checked_div(u128::from(whole))?;
+    Some(match tenths {
+        0 if part > 0 => "< 0.1 %".to_owned(),
+        _ if tenths >= 100 || tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
+        _ => format!("{}.{} %", tenths / 10, tenths % 10),
+    })
+}
+
+/// A part in whole hundredths; 0 when the whole is 0.
+pub(crate) fn percent(part: u64, most: u64) -> u64 {
+    let percent = (u128::from(part) * 100).checked_div(u128::from(most)).unwrap_or_default();
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// A difference from an earlier count: in words, and as the name of a style.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) text: String,
+    pub(crate) style: &'static str,
+}
+
+/// Nothing when there was nothing to compare with.
+pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
+    let parts = i128::from(now).saturating_sub(i128::from(before)).saturating_mul(100);
+    let percent = parts.checked_div(i128::from(before))?;
+    let (style, text) = match percent {
+        0 => ("flat", "± 0 %".to_owned()),
+        1000.. => ("up", format!("× {}", grouped(now / before))),
+        1.. => ("up", format!("+{percent} %")),
+        _ => ("down", format!("−{} %", percent.unsigned_abs())),
+    };
+    Some(Change { text, style })
+}
+
+/// The change of a percentile. Each of the two is within the error of its bin, so what differs by less than both errors
+/// together has not changed for certain.
+pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
+    let error = Measure::RELATIVE_ERROR;
+    let ratio = Some(now / before).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
+    let certain = (1.0 + error) / (1.0 - error);
+    let percent = ((ratio - 1.0) * 100.0).round();
+    let text = if ratio <= certain && ratio >= certain.recip() {
+        "about the same".to_owned()
+    } else if ratio >= 11.0 {
+        format!("× {}", in_groups(&format!("{ratio:.0}")))
+    } else if ratio > 1.0 {
+        format!("+{percent} %")
+    } else {
+        format!("−{} %", percent.abs())
+    };
+    Some(Change { text, style: "flat" })
+}
+
+/// The error of a percentile as it is written, in hundredths: that of its bin, and that of the third digit.
+pub(crate) fn shown_error() -> String {
+    format!("{:.0} %", (Measure::RELATIVE_ERROR + 0.005) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_cut_short() {
+        for (count, long, brief) in [
+            (0, "0", "0"),
+            (999, "999", "999"),
+            (1000, "1,000", "1k"),
+            (1250, "1,250", "1.2k"),
+            (34_567, "34,567", "34k"),
+            (1_000_000, "1,000,000", "1M"),
+            (u64::MAX, "18,446,744,073,709,551,615", "18E"),
+        ] {
+            assert_eq!((grouped(count).as_str(), short(count).as_str()), (long, brief));
+        }
+    }
+
+    #[test]
+    fn a_rate_has_a_decimal_while_it_is_small() {
+        for (count, seconds, text) in [(0, 10, "0.0"), (7, 10, "0.7"), (99, 10, "9.9"), (1000, 10, "100")] {
+            assert_eq!(rate(count, seconds), text);
+        }
+        assert_eq!(rate(5, 0), "0.0");
+        assert_eq!(rate(u64::MAX, 1), "1,844,674,407,370,955,161");
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_none() {
+        for (part, whole, text) in [
+            (0, 10, Some("0 %")),
+            (1, 10_000, Some("< 0.1 %")),
+            (1, 80, Some("1.2 %")),
+            (1, 2, Some("50 %")),
+            (u64::MAX, u64::MAX, Some("100 %")),
+            (0, 0, None),
+        ] {
+            assert_eq!(share(part, whole).as_deref(), text, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn hundredths_are_whole_and_never_overflow() {
+        for (part, most, percent_of_it) in [
+            (0, 0, 0),
+            (5, 0, 0),
+            (1, 3, 33),
+            (3, 3, 100),
+            (u64::MAX, u64::MAX, 100),
+            (u64::MAX, 1, u64::MAX),
+        ] {
+            assert_eq!(percent(part, most), percent_of_it, "{part} of {most}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_against_what_was() {
+        for (now, before, text) in [
+            (5, 0, None),
+            (5, 5, Some("± 0 %")),
+            (15, 10, Some("+50 %")),
+            (5, 10, Some("−50 %")),
+            (0, 10, Some("−100 %")),
+            (250, 10, Some("× 25")),
+            (u64::MAX, 1, Some("× 18,446,744,073,709,551,615")),
+        ] {
+            assert_eq!(change(now, before).map(|change| change.text).as_deref(), text, "{before} to {now}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_has_changed_where_it_differs_by_more_than_both_errors() {
+        for (now, before, text) in [
+            (1.0, 0.0, None),
+            (0.0, 1.0, None),
+            (1.0, 1.0, Some("about the same")),
+            (1.09, 1.0, Some("about the same")),
+            (1.0, 1.09, Some("about the same")),
+            (1.1, 1.0, Some("+10 %")),
+            (1.0, 2.0, Some("−50 %")),
+            (25.0, 1.0, Some("× 25")),
+        ] {
+            assert_eq!(shift(now, before).map(|change| change.text).as_deref(), text, "{before} to {now}");
+        }
+    }
+}

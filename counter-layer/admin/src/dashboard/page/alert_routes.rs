@@ -1,0 +1,97 @@
+//! The paths of the page of alerts and of its forms.
+
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use counter_alert::{Alerts, SilenceError};
+use http::{HeaderMap, StatusCode};
+
+use super::alerts::AlertsPage;
+use super::pages::Trouble;
+use super::routes::{Dashboard, html, see_other, trouble, written};
+use crate::access::right::{SILENCE_FORM, TEST_FORM};
+use crate::api::alerts;
+use crate::api::caching::validate;
+use crate::api::parameter::Seconds;
+use crate::dashboard::view::addresses::ALERTS;
+use crate::dashboard::view::client::Client;
+use crate::dashboard::view::view::Page;
+use crate::mount::Mount;
+use crate::text::escape::isolated;
+use crate::upload::{MAX_FORM_BYTES, Upload};
+
+type Known = State<(Dashboard, Alerts)>;
+
+/// The page of alerts, and what its forms are sent to.
+pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
+    Router::new()
+        .route(ALERTS, get(page))
+        .route(SILENCE_FORM, post(silence))
+        .route(TEST_FORM, post(test))
+        .with_state((dashboard.clone(), alerts.clone()))
+}
+
+async fn page(
+    State((dashboard, alerts)): Known,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    headers: HeaderMap,
+) -> Response {
+    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let known = match alerts.read().await {
+        Ok(known) => known,
+        Err(error) => return trouble(dashboard.stats(), &view, &error),
+    };
+    let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
+    match written(&page) {
+        // It is its own moving part, so that a page that has not changed is not sent again.
+        Ok(text) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
+        Err(response) => *response,
+    }
+}
+
+async fn silence(
+    State((dashboard, alerts)): Known,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    form: Upload,
+) -> Response {
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
+    let field = |name| {
+        let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
+        fields.next().map(|(_, value)| value).unwrap_or_default()
+    };
+    let (rule, view) = (field("rule"), dashboard.first_view(&mount, client));
+    let Some(seconds) = Seconds::parse(&field("seconds")) else {
+        let text = "That is no time for which a rule can be silenced.".to_owned();
+        let page = Trouble::of(dashboard.stats(), &view, "Nothing is silenced", text);
+        return html(StatusCode::BAD_REQUEST, &page);
+    };
+    match alerts::silence(&alerts, &rule, &seconds).await {
+        Ok(_) => see_other(&mount, ALERTS),
+        Err(SilenceError::Store(error)) => trouble(dashboard.stats(), &view, &error),
+        Err(_) => {
+            let text = format!("There is no rule with the name {}.", isolated(&rule));
+            html(StatusCode::NOT_FOUND, &Trouble::of(dashboard.stats(), &view, "No such rule", text))
+        }
+    }
+}
+
+async fn test(
+    State((dashboard, alerts)): Known,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+) -> Response {
+    match alerts.test().await {
+        Ok(_) => see_other(&mount, ALERTS),
+        Err(error) => trouble(dashboard.stats(), &dashboard.first_view(&mount, client), &error),
+    }
+}

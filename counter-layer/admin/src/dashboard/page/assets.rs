@@ -1,0 +1,64 @@
+//! The style and the script of the pages, under names that change with what is in them.
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, StatusCode};
+
+use crate::problem::Problem;
+
+const STYLE: &str = include_str!("../../../templates/assets/style.css");
+const SCRIPT: &str = include_str!("../../../templates/assets/script.js");
+
+/// The hash of both, in the path of each.
+const HASH: u64 = hash(hash(0xcbf2_9ce4_8422_2325, STYLE.as_bytes()), SCRIPT.as_bytes());
+
+/// The path of the style, under the mount.
+pub(crate) fn style() -> String {
+    format!("/assets/{HASH:016x}/style.css")
+}
+
+/// The path of the script, under the mount.
+pub(crate) fn script() -> String {
+    format!("/assets/{HASH:016x}/script.js")
+}
+
+/// Answers with one of them.
+pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
+    let (kind, text) = match name.as_str() {
+        "style.css" => ("text/css; charset=utf-8", STYLE),
+        "script.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        _ => return Problem::nothing_here().into_response(),
+    };
+    let tag = format!("\"{HASH:016x}\"");
+    // A page of another version asks for another hash: it gets what there is, and is not to keep it.
+    let keep =
+        if hash == format!("{HASH:016x}") { "private, max-age=31536000, immutable" } else { "no-cache" };
+    let cached = headers.get_all(IF_NONE_MATCH).iter().any(|shown| shown.as_bytes() == tag.as_bytes());
+    let head = [
+        (CONTENT_TYPE, kind.to_owned()),
+        (CACHE_CONTROL, keep.to_owned()),
+        (ETAG, tag),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ];
+    if cached {
+        return (StatusCode::NOT_MODIFIED, head).into_response();
+    }
+    (head, text).into_response()
+}
+
+/// Answers with the style of a page that a link shows, under the address of which it is not kept.
+pub(crate) async fn shared_style() -> Response {
+    let head = [(CONTENT_TYPE, "text/css; charset=utf-8"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (head, STYLE).into_response()
+}
+
+/// FNV-1a, which a constant can be made with.
+const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut place = 0;
+    while place < bytes.len() {
+        hash = (hash ^ bytes[place] as u64).wrapping_mul(0x0100_0000_01b3);
+        place += 1;
+    }
+    hash
+}

@@ -1,0 +1,349 @@
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use counter_alert::note::Notes;
+use counter_core::{Error, ErrorKind, Stats, Timestamp};
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::assets;
+use super::pages::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
+use crate::access::entry::Signer;
+use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
+use crate::access::signed::link::{SHARED, STYLE};
+use crate::api::caching::validate;
+use crate::api::route::Route;
+use crate::dashboard::annotations::Annotators;
+use crate::dashboard::panels::note_forms::Sent;
+use crate::dashboard::plot::visitors::Extent;
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::client::Client;
+use crate::dashboard::view::value::WrongValue;
+use crate::dashboard::view::view::{self, Page, View};
+use crate::mount::Mount;
+use crate::problem::{Problem, warn};
+use crate::text::escape::isolated;
+use crate::upload::{MAX_FORM_BYTES, Upload};
+use crate::zone::Zone;
+
+/// The parts of the pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Dashboard {
+    stats: Stats,
+    zone: Zone,
+    annotators: Annotators,
+}
+
+impl Dashboard {
+    pub(crate) const fn new(stats: Stats, zone: Zone, annotators: Annotators) -> Self {
+        Self { stats, zone, annotators }
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.stats, &self.annotators)
+    }
+
+    /// Returns `true` if notes can be added and removed.
+    const fn takes_notes(&self) -> bool {
+        self.annotators.notes.is_some()
+    }
+
+    pub(crate) const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Returns the view of an address, or the page that says what is wrong with it.
+    pub(crate) fn view(
+        &self,
+        mount: &Mount,
+        page: Page,
+        client: Client,
+        query: Option<&str>,
+    ) -> Result<View, Box<Response>> {
+        let reach = &self.stats.reach().counts;
+        let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
+        site.has_alerts = self.annotators.has_alerts();
+        let client = Client { may_note: client.may_note && self.takes_notes(), ..client };
+        View::of(site, client, page, query.unwrap_or_default(), reach)
+            .map_err(|wrong| Box::new(self.refuse(mount, client, &wrong)))
+    }
+
+    /// Returns the first view, for a page without a chart.
+    pub(crate) fn first_view(&self, mount: &Mount, client: Client) -> View {
+        self.view(mount, Page::Site, client, None).expect("an address without a query says nothing wrong")
+    }
+
+    /// Returns the answer to an address with a value that is not allowed.
+    fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Response {
+        let view = self.first_view(mount, client);
+        html(StatusCode::BAD_REQUEST, &Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string()))
+    }
+}
+
+/// The first page, as one of the routes that are described.
+pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
+    let handler = get(site).with_state(dashboard.clone());
+    Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
+}
+
+/// The other pages, and the files and parts that pages are made of.
+pub(crate) fn pages(dashboard: &Dashboard) -> Router {
+    let pages = Router::new();
+    let pages = match &dashboard.annotators.notes {
+        Some(notes) => pages
+            .route(NOTE_FORM, post(add_note).with_state((dashboard.clone(), notes.clone())))
+            .route(NO_NOTE_FORM, post(remove_note).with_state((dashboard.clone(), notes.clone()))),
+        None => pages,
+    };
+    pages
+        .route(
+            "/parts",
+            get(|state, mount, query, client, headers| {
+                parts(Page::Site, state, mount, query, client, headers)
+            }),
+        )
+        .route("/counter", get(counter))
+        .route(
+            "/counter/parts",
+            get(|state, mount, query, client, headers| {
+                parts(Page::Counter, state, mount, query, client, headers)
+            }),
+        )
+        .route(
+            "/share",
+            get(|state, mount, query, client, signer| share(Page::Site, state, mount, query, client, signer)),
+        )
+        .route(
+            "/counter/share",
+            get(|state, mount, query, client, signer| {
+                share(Page::Counter, state, mount, query, client, signer)
+            }),
+        )
+        .route(SHARED, get(|state, mount, query, client| shared(Page::Site, state, mount, query, client)))
+        .route(
+            &format!("/counter{SHARED}"),
+            get(|state, mount, query, client| shared(Page::Counter, state, mount, query, client)),
+        )
+        .route(&format!("{SHARED}{STYLE}"), get(assets::shared_style))
+        .route(&format!("/counter{SHARED}{STYLE}"), get(assets::shared_style))
+        .route("/assets/{hash}/{name}", get(assets::asset))
+        .with_state(dashboard.clone())
+}
+
+async fn site(
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+) -> Response {
+    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
+    answer(&dashboard.stats, &view, page)
+}
+
+async fn counter(
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+) -> Response {
+    let stats = &dashboard.stats;
+    let view = match dashboard.view(&mount, Page::Counter, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    match stats.contains_counters(&view.chart.counters[..1]).await {
+        Ok(contained) if contained == [Ok(false)] => {
+            let text = format!("There is no counter with the name {}.", isolated(&view.chart.counters[0]));
+            html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
+        }
+        // Where the list of counters cannot be read, none is denied.
+        Ok(_) => answer(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
+        Err(error) => trouble(stats, &view, &error),
+    }
+}
+
+/// Answers with the moving parts of either page, or that they have not changed.
+async fn parts(
+    page: Page,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    headers: HeaderMap,
+) -> Response {
+    let view = match dashboard.view(&mount, page, client, query.as_deref()) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
+    match moving.map(|moving| Parts { moving }.render()) {
+        Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
+        Ok(Err(error)) => unwritten(&error),
+        Err(error) => trouble(&dashboard.stats, &view, &error),
+    }
+}
+
+/// Adds the note of a form, and leads back to the page with it.
+async fn add_note(
+    State((dashboard, notes)): State<(Dashboard, Notes)>,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    form: Upload,
+) -> Response {
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
+    let (sent, view) = (Sent::read(&form), dashboard.first_view(&mount, client));
+    let note = match sent.note(&dashboard.zone, Timestamp::now()) {
+        Ok(note) => note,
+        Err(reason) => {
+            let page = Trouble::of(&dashboard.stats, &view, "This cannot be a note", reason);
+            return html(StatusCode::BAD_REQUEST, &page);
+        }
+    };
+    match notes.add(&note).await {
+        Ok(_) => {
+            tracing::info!(id = note.id(), "a note was added");
+            see_other(&mount, sent.to())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) => {
+            let page = Trouble::of(&dashboard.stats, &view, "The note was not added", format!("{error}."));
+            html(StatusCode::CONFLICT, &page)
+        }
+        Err(error) => trouble(&dashboard.stats, &view, &error),
+    }
+}
+
+/// Removes the note that a form names, and leads back to the page without it.
+async fn remove_note(
+    State((dashboard, notes)): State<(Dashboard, Notes)>,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    form: Upload,
+) -> Response {
+    let form = match form.read(MAX_FORM_BYTES).await {
+        Ok(form) => form,
+        Err(problem) => return problem.into_response(),
+    };
+    let sent = Sent::read(&form);
+    match notes.remove(&sent.id).await {
+        Ok(is_removed) => {
+            if is_removed {
+                tracing::info!(id = sent.id, "a note was removed");
+            }
+            see_other(&mount, sent.to())
+        }
+        Err(error) => trouble(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
+    }
+}
+
+pub(crate) fn see_other(mount: &Mount, to: &str) -> Response {
+    match HeaderValue::try_from(mount.address(to)) {
+        Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
+        Err(_) => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// The days that a link may last.
+const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
+
+/// The same if the form does not say how many.
+const DEFAULT_DAYS: u64 = 7;
+
+/// Answers with a link to a view, for clients with a token, which signs it.
+async fn share(
+    page: Page,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    signer: Option<Extension<Signer>>,
+) -> Response {
+    let Some(Extension(Signer(secrets))) = signer else { return Problem::no_token().into_response() };
+    let query = query.unwrap_or_default();
+    let view = match dashboard.view(&mount, page, client, Some(&query)) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let days = match days(&query) {
+        Ok(days) => days,
+        Err(wrong) => return dashboard.refuse(&mount, client, &wrong),
+    };
+    let until = Timestamp::now().plus(days * 86_400);
+    let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
+    let link = format!("{}{}?{signed}", view.site.mount, view.shared_path());
+    html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
+}
+
+/// Returns the days that a link is to last.
+fn days(query: &str) -> Result<u64, WrongValue> {
+    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
+    match days.filter(|(_, days)| !days.is_empty()) {
+        None => Ok(DEFAULT_DAYS),
+        Some((_, text)) => {
+            let days = text.parse().ok().filter(|days| DAYS.contains(days));
+            days.ok_or_else(|| WrongValue::new("days", &text, "a number of days from 1 to 366"))
+        }
+    }
+}
+
+/// Answers with the view that a link shows, which the guard has verified.
+async fn shared(
+    page: Page,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let view = match dashboard.view(&mount, page, client, Some(&query)) {
+        Ok(view) => view,
+        Err(refusal) => return *refusal,
+    };
+    let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
+    match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
+        Ok(page) => html(StatusCode::OK, &page),
+        // No health and no ledger: they are not what is shared.
+        Err(error) => {
+            warn(&dashboard.stats, &error, "a shared view cannot be read");
+            (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
+        }
+    }
+}
+
+fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
+    match page {
+        Ok(page) => html(StatusCode::OK, &page),
+        Err(error) => trouble(stats, view, &error),
+    }
+}
+
+/// The store cannot be read; what this process knows is shown all the same.
+pub(crate) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
+    warn(stats, error, "the dashboard cannot be read");
+    html(StatusCode::SERVICE_UNAVAILABLE, &Trouble::unreadable(stats, view, error))
+}
+
+pub(crate) fn html(status: StatusCode, page: &impl Template) -> Response {
+    match written(page) {
+        Ok(text) => (status, Html(text)).into_response(),
+        Err(response) => *response,
+    }
+}
+
+/// The text of a page, or the answer instead.
+pub(crate) fn written(page: &impl Template) -> Result<String, Box<Response>> {
+    page.render().map_err(|error| Box::new(unwritten(&error)))
+}
+
+fn unwritten(error: &askama::Error) -> Response {
+    tracing::error!(%error, "the dashboard cannot be written");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}

@@ -1,0 +1,98 @@
+//! The panels of labels, such as that of the sites that visitors came from.
+
+use counter_core::visits::LabelRanking;
+use counter_core::{CounterName, Error};
+
+use super::period::Period;
+use crate::dashboard::format::numbers;
+use crate::dashboard::reader::Reader;
+use crate::text::digits;
+
+/// The values of a label with the most hits.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) rows: Vec<Value>,
+    /// The note on what is not among them, and how far they may be off.
+    pub(crate) note: Option<String>,
+}
+
+/// A value of a label.
+#[derive(Debug)]
+pub(crate) struct Value {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) total: String,
+    pub(crate) share: String,
+    pub(crate) percent: u64,
+}
+
+/// Values of a label that are shown.
+const ROWS: usize = 8;
+
+/// Labels that are shown: as many as a process may have.
+const PANELS: usize = 8;
+
+/// Titles of the labels that the layer knows; others are shown by their names.
+const TITLES: [(&str, &str); 5] = [
+    ("browser", "Browsers"),
+    ("campaign", "Campaigns"),
+    ("device", "Devices"),
+    ("language", "Languages"),
+    ("referrer", "Referrers"),
+];
+
+impl Panel {
+    /// The panels of all labels, by name; `address` is that of the page of a counter.
+    pub(crate) async fn read(
+        reader: &Reader<'_>,
+        period: &Period,
+        address: impl Fn(&CounterName) -> String,
+    ) -> Result<Vec<Self>, Error> {
+        let (precision, range) = period.buckets();
+        let expected = TITLES.map(|(label, _)| label);
+        let mut labels = reader.stats.label_rankings(&expected, precision, range, ROWS).await?;
+        labels.truncate(PANELS);
+        let panel = |(label, ranking): (String, Result<_, _>)| Ok(Self::of(&label, ranking?, &address));
+        labels.into_iter().map(panel).collect()
+    }
+
+    fn named(label: &str) -> Self {
+        let title = TITLES.iter().find(|(known, _)| *known == label);
+        let title = title.map_or_else(|| label.to_owned(), |(_, title)| (*title).to_owned());
+        Self { id: label.to_owned(), title, rows: Vec::new(), note: None }
+    }
+
+    fn of(label: &str, ranking: LabelRanking, address: &impl Fn(&CounterName) -> String) -> Self {
+        let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
+        let most = values.first().map_or(0, |(_, count)| *count);
+        let row = |(value, count): (String, u64)| {
+            let counter = CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()?;
+            Some(Value {
+                address: address(&counter),
+                name: value,
+                total: digits::grouped(count),
+                share: numbers::share(count, total).unwrap_or_default(),
+                percent: numbers::percent(count, most),
+            })
+        };
+        let shown: u64 = values.iter().map(|(_, count)| count).sum();
+        let rows = values.into_iter().filter_map(row).collect();
+        let rest = total.saturating_sub(shown + none);
+        let mut notes = Vec::new();
+        for (count, what) in [(none, "without one"), (rest, "of others")] {
+            if count > 0 {
+                notes.push(format!("{} {what}", digits::grouped(count)));
+            }
+        }
+        if other > 0 && missed > 0 {
+            notes.push(format!("each of these may have up to {} more", digits::grouped(missed)));
+        }
+        if is_partial {
+            notes.push("some of the rarest are left out".to_owned());
+        }
+        let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
+        Self { rows, note, ..Self::named(label) }
+    }
+}

@@ -1,0 +1,224 @@
+//! Times, sizes and statuses of the requests of a counter, where distributions are kept.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::visits::{Distribution, Distributions, Measure};
+use counter_core::{Error, Precision, Precisions, Timestamp};
+use futures_util::future::try_join;
+use http::StatusCode;
+
+use crate::dashboard::chart::bands::{self, Bands, QUANTILES};
+use crate::dashboard::format::instants;
+use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::format::units;
+use crate::dashboard::plot::sums::{Instant, length};
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::range::SPAN;
+use crate::dashboard::view::view::View;
+use crate::text::digits;
+
+/// The measures that have a place on the page.
+const MEASURES: [Measure; 5] = Measure::ALL;
+
+/// Statuses of a table.
+const STATUSES: usize = 12;
+
+/// The distributions of the time of a chart, beside those of as long a time before.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// The format of both instants.
+    pub(crate) style: &'static str,
+    pub(crate) from: Instant,
+    pub(crate) width: String,
+    /// The time that all of it is compared with, in words; nothing where nothing is known of it.
+    pub(crate) before: Option<String>,
+    /// The error of percentiles.
+    pub(crate) error: String,
+    /// The times to the head of the response.
+    pub(crate) bands: Option<Bands>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) statuses: Vec<Statuses>,
+}
+
+/// The percentiles of a measure.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) values: Vec<(String, Option<Change>)>,
+    pub(crate) requests: String,
+}
+
+/// A table of statuses.
+#[derive(Debug)]
+pub(crate) struct Statuses {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) rows: Vec<Status>,
+    /// The number of those that are left out.
+    pub(crate) more: Option<String>,
+}
+
+/// A status with its part of all requests.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) number: String,
+    pub(crate) name: &'static str,
+    pub(crate) requests: String,
+    pub(crate) share: String,
+    pub(crate) before: Option<String>,
+}
+
+/// Reads the distributions of the first counter of a view by one exchange. There is nothing to show where none are kept,
+/// or nothing was measured.
+pub(crate) async fn read(
+    reader: &Reader<'_>,
+    view: &View,
+    now: Timestamp,
+) -> Result<Option<Measured>, Error> {
+    let (buckets, counter) = (view.buckets(now), view.chart.counters.first());
+    let range = buckets.range();
+    let kept = reader.stats.reach().distributions.as_ref();
+    let kept = kept.and_then(|kept| fitting(kept, buckets.read.precision, &range, now));
+    let Some((counter, kept)) = counter.zip(kept) else { return Ok(None) };
+    let precision = kept.precision;
+    let range = precision.bucket(range.start).start.max(kept.oldest(now))..range.end;
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let whole = precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix();
+    let (before, is_chosen) = match view.other(now).map(|other| other.range()) {
+        Some(other) => (precision.bucket(other.start).start..other.end, true),
+        None => (range.start.minus(whole)..range.start, false),
+    };
+    // Longer buckets than those of the chart may lie in both times.
+    let is_apart = before.end <= range.start || range.end <= before.start;
+    let before = Some(before).filter(|before| is_apart && kept.oldest(now) <= before.start);
+    let read =
+        async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
+    let (all, others) = try_join(read(range.clone()), async {
+        match before.clone() {
+            Some(before) => read(before).await,
+            None => Ok(Vec::new()),
+        }
+    })
+    .await?;
+    let merged = |all: &[Distributions]| all.iter().map(Distributions::merged).collect::<Vec<_>>();
+    let (now_merged, before_merged) = (merged(&all), merged(&others));
+    if now_merged.iter().all(|of| of.count() == 0) {
+        return Ok(None);
+    }
+    let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
+    let style = instants::Style::of(precision).of_day();
+    let local = view.site.zone.local(range.start);
+    let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
+        style
+    } else {
+        style.of_year()
+    };
+    let is_compared = before_merged.iter().any(|of| of.count() > 0);
+    Ok(Some(Measured {
+        style: style.name(),
+        from: Instant { iso: instants::iso(range.start), text: instants::instant(local, style) },
+        width: units::span(u64::from(precision.as_seconds())),
+        before: before.filter(|_| is_compared).map(|before| match is_chosen {
+            true => "the other time".to_owned(),
+            false => format!("the {} before", units::span(length(&before))),
+        }),
+        error: numbers::shown_error(),
+        bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
+        rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
+        statuses: compared().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
+    }))
+}
+
+/// The precision of distributions that shows best what a chart of this precision shows: the same one, or the coarsest of
+/// which its buckets consist, or a coarser one. It goes back as far, if one does.
+fn fitting(
+    kept: &Precisions,
+    chart: Precision,
+    range: &Range<Timestamp>,
+    now: Timestamp,
+) -> Option<Retention> {
+    let buckets = |kept: &Retention| length(range) / u64::from(kept.precision.as_seconds());
+    let divides = |kept: &Retention| kept.precision.divides(chart);
+    let fits = |kept: &Retention| buckets(kept) <= SPAN.into() && kept.oldest(now) < range.end;
+    let reaches = |kept: &Retention| kept.oldest(now) <= range.start;
+    let of = |wanted: &dyn Fn(&Retention) -> bool| {
+        let all = || kept.iter().filter(fits).filter(wanted);
+        all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
+    };
+    // Longer buckets say more than some of the time.
+    of(&reaches).or_else(|| of(&|_| true))
+}
+
+fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {
+    let starts: Vec<_> = of.precision.starts(range.clone()).collect();
+    let values = |start: &Timestamp| {
+        let place = of.buckets.binary_search_by_key(start, |(start, _)| *start).ok()?;
+        let bucket = &of.buckets[place].1;
+        let mut values = [0.0; QUANTILES.len()];
+        for (value, (q, _)) in values.iter_mut().zip(QUANTILES) {
+            *value = bucket.quantile(q)?;
+        }
+        Some((values, bucket.count()))
+    };
+    let buckets: Vec<_> = starts.iter().map(values).collect();
+    let is_empty = buckets.iter().all(Option::is_none);
+    (!is_empty).then(|| bands::bands(&starts, of.precision, &buckets, &view.site.zone, now))
+}
+
+impl Row {
+    fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
+        let (name, write): (_, fn(f64) -> String) = match of.measure() {
+            Measure::Time => ("Time to the head of the response", units::seconds),
+            Measure::Body => ("Time to the end of the response", units::seconds),
+            Measure::Size => ("Size of the response", units::bytes),
+            _ => return None,
+        };
+        let value = |(q, _): (f64, &str)| {
+            let value = of.quantile(q)?;
+            let before = before.and_then(|before| before.quantile(q));
+            Some((write(value), before.and_then(|before| numbers::shift(value, before))))
+        };
+        let values = QUANTILES.into_iter().map(value).collect::<Option<_>>()?;
+        Some(Self { name, values, requests: digits::grouped(of.count()) })
+    }
+}
+
+impl Statuses {
+    fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
+        let (id, title) = match of.measure() {
+            Measure::Status => ("statuses", "Statuses"),
+            Measure::Grpc => ("grpc-statuses", "Statuses of gRPC"),
+            _ => return None,
+        };
+        let (count, was) = (of.count(), before.filter(|before| before.count() > 0));
+        let share_before = |before: &Distribution, number: f64| {
+            let of_it = before.bins().find(|(bin, _)| bin.value().total_cmp(&number).is_eq());
+            numbers::share(of_it.map_or(0, |(_, count)| count), before.count())
+        };
+        let mut all: Vec<_> = of.bins().collect();
+        // Stable: by number where they are equal.
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let more = all.len().saturating_sub(STATUSES);
+        let row = |(bin, requests): &(counter_core::visits::Bin, u64)| Status {
+            number: bin.index().to_string(),
+            name: match of.measure() {
+                Measure::Status => reason(bin.index()),
+                _ => "",
+            },
+            requests: digits::grouped(*requests),
+            share: numbers::share(*requests, count).unwrap_or_default(),
+            before: was.and_then(|before| share_before(before, bin.value())),
+        };
+        let rows = all.iter().take(STATUSES).map(row).collect();
+        let more = (more > 0).then(|| format!("{more} more are at api/statuses."));
+        (count > 0).then_some(Self { id, title, rows, more })
+    }
+}
+
+fn reason(status: i16) -> &'static str {
+    let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    status.and_then(|status| status.canonical_reason()).unwrap_or_default()
+}

@@ -1,0 +1,252 @@
+//! Today, and yesterday until the same time.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::visits::Uniques;
+use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
+
+use crate::dashboard::format::units;
+use crate::dashboard::reader::{self, Reader};
+use crate::dashboard::view::buckets::is_part;
+use crate::zone::Zone;
+
+/// Seconds of a day.
+const DAY: u32 = 86_400;
+
+/// Buckets that a period has at most, so that all counters can be read: a day has 1,440 minutes.
+const BUCKETS: u64 = 1500;
+
+/// Samples that are read at once.
+const SAMPLES: u64 = 200_000;
+
+/// The time that the table and the numbers at the top are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Period {
+    /// `today`, or what is kept where that is less.
+    pub(crate) name: String,
+    precision: Precision,
+    range: Range<Timestamp>,
+    before: Option<Before>,
+}
+
+/// The time it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Before {
+    precision: Precision,
+    range: Range<Timestamp>,
+    /// The seconds of the last bucket that belong to the period.
+    rest: u64,
+}
+
+impl Period {
+    /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, what
+    /// is kept of the precision that goes back furthest, or of `some`. A day begins when those that
+    /// are kept do, and otherwise at midnight UTC. Seconds are too many for a day: of each precision, the
+    /// latest 1,500 buckets are looked at.
+    pub(crate) fn of(kept: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
+        let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
+        let has_zone = !zone.is_utc() && kept.iter().any(|kept| is_part(kept.precision, zone, now));
+        let (midnight, yesterday) = match has_zone {
+            true => (zone.day(now), zone.day_before(zone.day(now))),
+            false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
+        };
+        let of_days = kept.iter().filter(|kept| match has_zone {
+            true => is_part(kept.precision, zone, now),
+            false => kept.precision.divides(days),
+        });
+        let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= BUCKETS;
+        let of_days = of_days.filter(fits);
+        let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
+            let oldest = |kept: &Retention| {
+                let length = (BUCKETS - 1) * u64::from(kept.precision.as_seconds());
+                kept.oldest(now).max(kept.precision.bucket(now).start.minus(length))
+            };
+            let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
+            let range = oldest(&longest)..longest.precision.bucket(now).end();
+            let length = range.end.as_unix() - range.start.as_unix();
+            let name = format!("in the last {}", units::span(length));
+            return Self { name, precision: longest.precision, range, before: None };
+        };
+        let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
+        let before = fine.map(|fine| {
+            // A day may have an hour more or less than yesterday.
+            let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
+            let last = fine.precision.bucket(same_time);
+            let rest = same_time.as_unix() - last.start.as_unix();
+            Before { precision: fine.precision, range: yesterday..last.end(), rest }
+        });
+        let range = midnight..coarse.precision.bucket(now).end();
+        Self { name: "today".to_owned(), precision: coarse.precision, range, before }
+    }
+
+    /// The buckets of the period.
+    pub(crate) fn buckets(&self) -> (Precision, Range<Timestamp>) {
+        (self.precision, self.range.clone())
+    }
+
+    /// The count of each counter in the period, where it can be read.
+    pub(crate) async fn totals(
+        &self,
+        reader: &Reader<'_>,
+        counters: &[CounterName],
+    ) -> Result<Vec<Option<u64>>, Error> {
+        let mut totals = Vec::with_capacity(counters.len());
+        for counters in counters.chunks(at_once(self.precision, &self.range)) {
+            let series = reader.series_many(counters, self.precision, self.range.clone()).await?;
+            totals.extend(series.into_iter().map(reader::total));
+        }
+        Ok(totals)
+    }
+
+    /// The count of each counter in the period before, of its last bucket only the part that belongs to it; 0
+    /// where nothing is known.
+    pub(crate) async fn befores(
+        &self,
+        reader: &Reader<'_>,
+        counters: &[CounterName],
+    ) -> Result<Vec<u64>, Error> {
+        let Some(before) = &self.before else { return Ok(vec![0; counters.len()]) };
+        let last = before.precision.bucket(before.range.end.minus(1)).start;
+        let until = last.plus(before.rest);
+        let mut sums = Vec::with_capacity(counters.len());
+        for counters in counters.chunks(at_once(before.precision, &before.range)) {
+            let series = reader.series_many(counters, before.precision, before.range.clone()).await?;
+            // Nothing can be compared with what is not known.
+            let sum = |series: &Option<_>| reader::total_between(series.as_ref()?, before.range.start, until);
+            sums.extend(series.iter().map(|series| sum(series).unwrap_or_default()));
+        }
+        Ok(sums)
+    }
+
+    /// The visitors of each counter in the period, where they can be read, and of as many counters as can be read at
+    /// once; `None` where no precision of visitors is kept for it.
+    pub(crate) async fn visitors(
+        &self,
+        reader: &Reader<'_>,
+        counters: &[CounterName],
+    ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
+        let kept = &reader.stats.grid().visitors;
+        let Some(precision) = self.of_visitors(kept) else { return Ok(None) };
+        let first = &counters[..counters.len().min(self.comparable(kept))];
+        let mut visitors = match first.is_empty() {
+            true => Vec::new(),
+            false => reader.uniques_by_counter(first, precision, self.range.clone()).await?,
+        };
+        visitors.resize(counters.len(), None);
+        Ok(Some(visitors))
+    }
+
+    /// The number of counters whose visitors can be read at once.
+    pub(crate) fn comparable(&self, kept: &Precisions) -> usize {
+        let at_once = |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
+        self.of_visitors(kept)
+            .map_or(usize::MAX, |precision| usize::try_from(at_once(precision)).unwrap_or(usize::MAX))
+    }
+
+    /// The coarsest precision whose buckets fill it.
+    fn of_visitors(&self, kept: &Precisions) -> Option<Precision> {
+        let (start, end) = (self.range.start, self.range.end);
+        let fits = |precision: &Precision| {
+            precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
+        };
+        kept.iter().map(|kept| kept.precision).filter(fits).last()
+    }
+}
+
+fn buckets(precision: Precision, range: &Range<Timestamp>) -> u64 {
+    (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds())
+}
+
+fn utc_days() -> Precision {
+    Precision::try_from(DAY).expect("not 0")
+}
+
+fn at_once(precision: Precision, range: &Range<Timestamp>) -> usize {
+    let at_once = SAMPLES / buckets(precision, range).max(1);
+    usize::try_from(at_once).unwrap_or(usize::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(widths: &[u32]) -> Precisions {
+        let widths = widths.iter().map(|width| Precision::try_from(*width).expect("not 0"));
+        Precisions::new(widths).expect("a set")
+    }
+
+    fn at(widths: &Precisions, now: Timestamp) -> Period {
+        Period::of(widths, widths.iter().next().expect("not empty"), &Zone::default(), now)
+    }
+
+    #[test]
+    fn today_is_read_by_the_day_and_yesterday_by_the_hour() {
+        // 02:39:10
+        let (now, midnight) = (Timestamp::from_unix(1_795_228_750), Timestamp::from_unix(1_795_219_200));
+        let period = at(&Precisions::default(), now);
+        assert_eq!((period.name.as_str(), period.precision.as_seconds()), ("today", 86_400));
+        assert_eq!(period.range, midnight..midnight.plus(86_400));
+        let before = period.before.expect("hours are kept for days");
+        let yesterday = midnight.minus(86_400);
+        assert_eq!((before.precision.as_seconds(), before.rest), (3600, 2350));
+        assert_eq!(before.range, yesterday..yesterday.plus(3 * 3600));
+    }
+
+    #[test]
+    fn today_begins_at_the_site_s_midnight_and_yesterday_is_compared_until_the_same_time() {
+        // 02:39:10 in UTC, 08:09:10 in India, and the evening before in New York.
+        let now = Timestamp::from_unix(1_795_228_750);
+        for (offset, midnight, hours, rest) in
+            [(19_800, 1_795_219_200 - 19_800, 9, 550), (-18_000, 1_795_219_200 - 86_400 + 18_000, 22, 2350)]
+        {
+            let period = at(&Precisions::default().utc_offset(offset), now);
+            let midnight = Timestamp::from_unix(midnight);
+            assert_eq!((period.name.as_str(), period.precision.as_seconds()), ("today", 86_400));
+            assert_eq!(period.range, midnight..midnight.plus(86_400));
+            let before = period.before.expect("hours are kept for days");
+            let yesterday = midnight.minus(86_400);
+            assert_eq!((before.precision.as_seconds(), before.rest), (3600, rest));
+            assert_eq!(before.range, yesterday..yesterday.plus(hours * 3600));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "time-zone")]
+    fn today_has_the_hours_of_the_zone_and_yesterday_is_compared_until_as_long_after_its_midnight() {
+        let kept = Precisions::default();
+        let zone = Zone::new("Europe/Berlin").expect("a zone");
+        // 2026-10-25, on which clocks were changed, at 22:30 in UTC: 24.5 hours of it have gone by.
+        let now = Timestamp::from_unix(1_792_967_400);
+        let period = Period::of(&kept, kept.iter().next().expect("not empty"), &zone, now);
+        let midnight = Timestamp::from_unix(1_792_879_200);
+        assert_eq!((period.precision.as_seconds(), period.range), (3600, midnight..midnight.plus(25 * 3600)));
+        let before = period.before.expect("hours are kept");
+        assert_eq!(before.range, midnight.minus(86_400)..midnight, "all of it, since that day was shorter");
+    }
+
+    #[test]
+    fn hours_that_no_day_consists_of_do_not_tell_of_yesterday() {
+        let day = utc_days().utc_offset(19_800);
+        let kept = Precisions::new([Precision::try_from(3600).expect("not 0"), day]).expect("a set");
+        let period = at(&kept, Timestamp::from_unix(1_795_228_750));
+        assert_eq!(period.before.expect("days are kept").precision, day);
+    }
+
+    #[test]
+    fn what_is_kept_for_less_than_a_day_has_its_own_period() {
+        let period = at(&set(&[1, 5]), Timestamp::from_unix(1_795_228_750));
+        assert_eq!((period.name.as_str(), period.before), ("in the last 10 min", None));
+    }
+
+    #[test]
+    fn at_any_time_a_period_is_not_empty() {
+        for now in [0, 1, 86_399, 86_400, 86_401, 172_800, Timestamp::MAX.as_unix()] {
+            for widths in [&[1][..], &[7], &[86_400], &[18_000], &[60, 3600], &[u32::MAX]] {
+                let period = at(&set(widths), Timestamp::from_unix(now));
+                assert!(period.range.start < period.range.end || now > 253_402_000_000, "{now} {widths:?}");
+                assert!(at_once(period.precision, &period.range) > 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The line about alerts that are raised.
+
+use counter_alert::RuleStatus;
+use counter_core::Error;
+
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::view::View;
+use crate::text::digits;
+
+/// The line, which is there while an alert is raised whose rule is not silenced.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    /// The page of alerts.
+    pub(crate) address: String,
+    pub(crate) text: String,
+}
+
+/// Rules that the line names.
+const NAMED: usize = 3;
+
+impl Raised {
+    pub(crate) async fn read(reader: &Reader<'_>, view: &View) -> Result<Option<Self>, Error> {
+        let (Some(known), Some(address)) = (reader.alerts().await?, view.alerts()) else { return Ok(None) };
+        let is_loud = |rule: &&RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
+        let raised: Vec<_> = known.rules.iter().filter(is_loud).map(|rule| rule.name.as_str()).collect();
+        let head = match raised.len() {
+            0 => return Ok(None),
+            1 => "An alert is raised".to_owned(),
+            all => format!("{} alerts are raised", digits::grouped(all as u64)),
+        };
+        let more = match raised.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {} more", digits::grouped(more as u64)),
+        };
+        let named = raised.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        Ok(Some(Self { address, text: format!("{head}: {named}{more}") }))
+    }
+}

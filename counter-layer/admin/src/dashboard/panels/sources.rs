@@ -1,0 +1,77 @@
+//! The table of the sources that this process reads.
+
+use counter_core::source::SourceStatus;
+use counter_core::{Stats, Timestamp};
+
+use crate::dashboard::format::numbers;
+use crate::dashboard::format::units;
+use crate::text::digits;
+
+/// The table, which is there where there are sources.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) rows: Vec<Source>,
+    /// A note about sources that are left out.
+    pub(crate) note: Option<String>,
+}
+
+/// A source of the table.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) read: String,
+    pub(crate) recorded: String,
+    /// What rules and outcomes left out.
+    pub(crate) skipped: String,
+    pub(crate) malformed: String,
+    pub(crate) lost: String,
+    pub(crate) speed: String,
+    pub(crate) lag: String,
+    pub(crate) committed: String,
+}
+
+/// Rows of the table.
+const ROWS: usize = 25;
+
+impl Sources {
+    /// The sources, those that stand still first, and then those with the latest commits.
+    pub(crate) fn of(stats: &Stats, now: Timestamp) -> Option<Self> {
+        let mut sources = stats.sources();
+        sources.sort_by_key(|source| std::cmp::Reverse((source.stands_still(), source.committed)));
+        let note = sources.len().checked_sub(ROWS + 1).map(|more| {
+            let more = digits::grouped(more as u64 + 1);
+            format!("{more} more are at api/sources.")
+        });
+        let rows: Vec<_> = sources.iter().take(ROWS).map(|source| Source::of(source, now)).collect();
+        (!rows.is_empty()).then_some(Self { rows, note })
+    }
+}
+
+impl Source {
+    fn of(source: &SourceStatus, now: Timestamp) -> Self {
+        let records = source.ledger.records;
+        let lag = match (source.lag(), source.lag_time(now)) {
+            (None, _) => "–".to_owned(),
+            (Some(0), _) => "0".to_owned(),
+            (Some(lag), None) => digits::grouped(lag),
+            (Some(lag), Some(time)) => format!("{}, {}", digits::grouped(lag), units::about(time.as_secs())),
+        };
+        let ago = source.committed.map(|at| now.as_unix().saturating_sub(at.as_unix()));
+        let committed = ago.map_or_else(|| "not yet".to_owned(), |ago| format!("{} ago", units::about(ago)));
+        Self {
+            name: source.name.to_string(),
+            read: digits::grouped(records.read),
+            recorded: digits::grouped(records.recorded),
+            skipped: digits::grouped(records.excluded + records.unmatched + records.ignored.total()),
+            malformed: digits::grouped(records.malformed),
+            lost: digits::grouped(records.lost),
+            speed: numbers::rounded(source.records_per_second()),
+            lag,
+            committed: if source.stands_still() {
+                format!("{committed}: it stands still")
+            } else {
+                committed
+            },
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The site at a glance, and how its counting is doing.
+
+use std::time::Duration;
+
+use counter_core::visits::{Hint, Requests};
+use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
+use futures_util::future::try_join4;
+
+use super::period::Period;
+use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::format::units;
+use crate::dashboard::reader::{self, Reader};
+use crate::text::digits;
+use counter_layer::internal::{AGENTS, HITS, STATUSES};
+
+/// Over how many seconds hits per second are told.
+const RECENT: u64 = 10;
+
+/// The time that the store may fail before the page is loud about it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The numbers at the top; what is missing is not counted here.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) rate: String,
+    pub(crate) recent: String,
+    pub(crate) period: String,
+    pub(crate) total: String,
+    pub(crate) change: Option<Change>,
+    pub(crate) visitors: Option<String>,
+    pub(crate) visitors_error: String,
+    /// The share of people's requests without a visitor, in this process.
+    pub(crate) unidentified: Option<String>,
+    pub(crate) errors: Option<String>,
+    pub(crate) refused: Option<String>,
+    pub(crate) bots: Option<String>,
+}
+
+/// One line about the store and the ledger.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) is_loud: bool,
+    pub(crate) text: String,
+}
+
+impl Summary {
+    pub(crate) async fn read(reader: &Reader<'_>, period: &Period, now: Timestamp) -> Result<Self, Error> {
+        let names: Vec<_> = std::iter::once(HITS)
+            .chain(STATUSES)
+            .chain(AGENTS)
+            .filter_map(|name| CounterName::new(name).ok())
+            .collect();
+        let (totals, before, uniques, (recent, seconds)) = try_join4(
+            period.totals(reader, &names),
+            period.befores(reader, &names[..1]),
+            period.visitors(reader, &names[..1]),
+            recent(reader, &names[0], now),
+        )
+        .await?;
+        let uniques = uniques.and_then(|uniques| uniques.first().copied().flatten());
+        let of = |wanted: &[&str]| {
+            let all = names.iter().zip(&totals).filter(|(name, _)| wanted.contains(&&***name));
+            all.map(|(_, total)| *total).sum::<Option<u64>>()
+        };
+        let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
+        Ok(Self {
+            rate: recent.map_or_else(numbers::unknown, |recent| numbers::rate(recent, seconds)),
+            recent: units::about(seconds),
+            period: period.name.clone(),
+            total: hits.map_or_else(numbers::unknown, digits::grouped),
+            change: hits.and_then(|hits| numbers::change(hits, before.first().copied().unwrap_or_default())),
+            visitors: uniques.map(|uniques| digits::grouped(uniques.visitors)),
+            visitors_error: uniques
+                .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
+                .unwrap_or_default(),
+            unidentified: unidentified(reader.stats.ledger().requests),
+            errors: share(of(&["status:5xx", "status:failed"]), answers),
+            refused: share(of(&["status:4xx"]), answers),
+            bots: share(of(&["agent:bot"]), agents),
+        })
+    }
+}
+
+fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
+    numbers::share(part?, whole?)
+}
+
+fn unidentified(requests: Requests) -> Option<String> {
+    let of_people = requests.recorded.saturating_sub(requests.bots);
+    numbers::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
+}
+
+/// The hits of the last seconds that are complete, and how many seconds these are.
+async fn recent(
+    reader: &Reader<'_>,
+    hits: &CounterName,
+    now: Timestamp,
+) -> Result<(Option<u64>, u64), Error> {
+    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RECENT)) };
+    let width = u64::from(finest.precision.as_seconds());
+    // The last flush may be under way.
+    let end = finest.precision.bucket(now.minus(1)).start;
+    let length = RECENT.next_multiple_of(width);
+    let start = end.minus(length).max(finest.oldest(now));
+    if start >= end {
+        return Ok((Some(0), length));
+    }
+    let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
+    Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
+}
+
+impl Status {
+    pub(crate) fn of(ledger: &Ledger, health: &Health) -> Self {
+        let mut troubles = Vec::new();
+        let pending = digits::grouped(health.pending);
+        let mut is_loud = match (health.failing_for, health.stalled_for) {
+            (Some(failing), _) => {
+                let cause = health.last_error.as_deref().unwrap_or("no reason is known");
+                let since = units::about(failing.as_secs());
+                troubles.push(format!(
+                    "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
+                ));
+                failing >= PATIENCE
+            }
+            (None, Some(stalled)) => {
+                let since = units::about(stalled.as_secs());
+                troubles.push(format!(
+                    "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
+                ));
+                true
+            }
+            (None, None) => false,
+        };
+        let quiet = troubles.len();
+        troubles.extend(health.hints.iter().map(|Hint { seen, remedy, .. }| format!("{seen} {remedy}")));
+        troubles.extend(clock_off(health));
+        troubles.extend(spool_failing(health));
+        troubles.extend(missing(ledger));
+        is_loud |= troubles.len() > quiet;
+        if health.failing_for.is_none() && health.stalled_for.is_none() {
+            let head = if troubles.is_empty() { "All is well: this" } else { "This" };
+            let counted = digits::grouped(ledger.requests.recorded);
+            troubles.insert(
+                0,
+                format!(
+                    "{head} process has counted {counted} requests, and {pending} counts are on their way to the store."
+                ),
+            );
+        }
+        if ledger.hits.overflow > 0 {
+            let overflow = digits::grouped(ledger.hits.overflow);
+            troubles
+                .push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
+        }
+        Self { is_loud, text: troubles.join(" ") }
+    }
+
+    /// The status while the store cannot be read, which a process that has nothing to send does not notice.
+    pub(crate) fn unreadable(ledger: &Ledger, health: &Health) -> Self {
+        let known = Self::of(ledger, health);
+        if known.is_loud {
+            return known;
+        }
+        let pending = digits::grouped(health.pending);
+        Self { is_loud: true, text: format!("The store cannot be read, and {pending} counts wait for it.") }
+    }
+}
+
+fn clock_off(health: &Health) -> Option<String> {
+    let skew = health.clock_off()?;
+    let (by, way) = (units::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+    Some(format!(
+        "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
+    ))
+}
+
+fn spool_failing(health: &Health) -> Option<String> {
+    let spool = health.spool.as_ref()?;
+    let (since, unwritten) = (units::about(spool.failing_for?.as_secs()), digits::grouped(spool.unwritten));
+    let error = spool.last_error.as_deref()?;
+    Some(format!(
+        "The spool has not been written for {since} ({error}); {unwritten} hits are lost if this process is killed."
+    ))
+}
+
+/// The hits that are not in the buckets of their time, by reason.
+fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
+    let (hits, dropped) = (ledger.hits, ledger.hits.dropped);
+    let reasons = [
+        (hits.expired, "are older than any bucket is kept: only lifetimes count them"),
+        (hits.lost_by_server, "were taken by the store and lost by it"),
+        (dropped.wrong_type, "were refused: a key has a value of another type"),
+        (dropped.not_a_number, "were refused: a bucket has something else than a number"),
+        (dropped.out_of_range, "were refused: the sum is too large"),
+        (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
+        (dropped.in_doubt, "may or may not be counted: the store did not answer, and then lost the fence"),
+        (dropped.other, "were refused by the store"),
+    ];
+    let missing = reasons.into_iter().filter(|(count, _)| *count > 0);
+    missing.map(|(count, reason)| format!("{} hits {reason}.", digits::grouped(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::visits::SpoolHealth;
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn the_line_is_loud_when_the_store_fails_for_long_or_something_is_gone() {
+        let stats = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats();
+        let said = |change: &dyn Fn(&mut Ledger, &mut Health)| {
+            let (mut ledger, mut health) = (stats.ledger(), stats.health());
+            change(&mut ledger, &mut health);
+            Status::of(&ledger, &health)
+        };
+        let calm = said(&|_, _| {});
+        assert!(!calm.is_loud && calm.text.starts_with("All is well"), "{}", calm.text);
+        assert!(!said(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
+        let failing = said(&|_, health| {
+            health.failing_for = Some(Duration::from_secs(12));
+            health.last_error = Some("no connection".to_owned());
+            health.pending = 1234;
+        });
+        assert!(
+            failing.is_loud && failing.text.contains("12 s (no connection); 1,234 hits"),
+            "{}",
+            failing.text
+        );
+        let loud: [fn(&mut Ledger); 3] = [
+            |ledger| ledger.hits.expired = 1,
+            |ledger| ledger.hits.lost_by_server = 1,
+            |ledger| ledger.hits.dropped.wrong_type = 1,
+        ];
+        for change in loud {
+            let status = said(&|ledger, _| change(ledger));
+            assert!(status.is_loud && !status.text.contains("All is well"), "{}", status.text);
+        }
+        let stalled = said(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
+        assert!(stalled.is_loud && !stalled.text.contains("All is well"), "{}", stalled.text);
+        let fast = said(&|_, health| health.clock_skew = Some(86_400));
+        assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
+        assert!(!fast.text.contains("All is well"), "{}", fast.text);
+        let unreadable = Status::unreadable(&stats.ledger(), &stats.health());
+        assert!(
+            unreadable.is_loud && unreadable.text.starts_with("The store cannot be read"),
+            "{}",
+            unreadable.text
+        );
+        assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
+        let spooled = said(&|_, health| {
+            let mut spool = SpoolHealth::default();
+            spool.failing_for = Some(Duration::from_secs(12));
+            (spool.last_error, spool.unwritten) = (Some("disk full".to_owned()), 1234);
+            health.spool = Some(spool);
+        });
+        let words = "not been written for 12 s (disk full); 1,234 hits are lost if";
+        assert!(spooled.is_loud && spooled.text.contains(words), "{}", spooled.text);
+        assert!(!said(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
+        let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
+        let hinted = said(&|_, health| health.hints = vec![hint]);
+        let words = "All came from one address. Trust the proxy.";
+        assert!(hinted.is_loud && hinted.text.ends_with(words), "{}", hinted.text);
+        assert!(!hinted.text.contains("All is well"), "{}", hinted.text);
+        let other = said(&|ledger, _| ledger.hits.overflow = 5);
+        assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
+    }
+}

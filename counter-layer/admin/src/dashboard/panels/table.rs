@@ -1,0 +1,281 @@
+//! The table of counters, and the pages with the most hits.
+
+use std::cmp::Reverse;
+
+use counter_core::{CounterName, Error, Timestamp};
+use futures_util::future::{try_join_all, try_join4};
+
+use super::facets::Panel;
+use super::period::Period;
+use crate::dashboard::chart::spark;
+use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::format::units;
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::table::Sort;
+use crate::dashboard::view::view::View;
+use crate::kind::Kind;
+use crate::text::digits;
+use counter_layer::internal::HITS;
+
+/// Rows on a page of the table.
+const ROWS: usize = 25;
+/// Pages in the list of those with the most hits.
+const TOP: usize = 8;
+/// Counters that are looked at.
+const COUNTERS: usize = 10_000;
+
+/// Samples that are read together for the small lines: a SQL store looks for so many one by one, and goes through
+/// those of all counters for more.
+const SAMPLES: usize = 9500;
+
+/// A page of the table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Heading>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) top: Vec<Top>,
+    /// All requests, and their parts by facet.
+    pub(crate) facets: Vec<Panel>,
+    /// The rows shown, and the number of all.
+    pub(crate) shown: String,
+    pub(crate) before: Option<String>,
+    pub(crate) after: Option<String>,
+    /// A note about counters that the order or the number of rows leaves out.
+    pub(crate) note: Option<String>,
+}
+
+/// The head of a column.
+#[derive(Debug)]
+pub(crate) struct Heading {
+    pub(crate) id: &'static str,
+    pub(crate) title: String,
+    pub(crate) address: Option<String>,
+    /// In the words of `aria-sort`.
+    pub(crate) order: &'static str,
+    pub(crate) style: &'static str,
+}
+
+/// A counter of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) toggle: Option<String>,
+    pub(crate) is_shown: bool,
+    pub(crate) spark: String,
+    pub(crate) spark_label: String,
+    pub(crate) total: String,
+    pub(crate) share: Option<String>,
+    pub(crate) visitors: Option<String>,
+    pub(crate) change: Option<Change>,
+    pub(crate) lifetime: String,
+}
+
+/// A page of the site with many hits.
+#[derive(Debug)]
+pub(crate) struct Top {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) total: String,
+    /// Its part of the first one's, in hundredths.
+    pub(crate) percent: u64,
+}
+
+/// A counter with what it may be sorted by.
+struct Entry {
+    name: CounterName,
+    /// Nothing where it cannot be read.
+    total: Option<u64>,
+    /// The number to sort by; unknown numbers come last.
+    by: Option<u64>,
+}
+
+impl Table {
+    pub(crate) async fn read(
+        reader: &Reader<'_>,
+        view: &View,
+        period: &Period,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let (names, is_cut) = reader.counters(COUNTERS).await?;
+        let totals = period.totals(reader, &names).await?;
+        let entries: Vec<_> =
+            names.into_iter().zip(totals).map(|(name, total)| Entry { name, total, by: total }).collect();
+        let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
+        let top = top(view, &entries);
+        let (parts, mut entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
+        let parts = parts.iter().map(|entry: &Entry| (&entry.name, entry.total));
+        let facets = Panel::all(view, parts, hits);
+        let wanted = view.table.search.to_lowercase();
+        entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
+        let mut note = is_cut
+            .then(|| format!("Only the first {} counters are looked at.", digits::grouped(COUNTERS as u64)));
+        if !order(reader, view, period, &mut entries).await? {
+            note = Some(format!(
+                "By hits, since visitors are compared among {} counters at most: search for fewer.",
+                digits::grouped(period.comparable(&reader.stats.grid().visitors) as u64)
+            ));
+        }
+
+        let comparable = period.comparable(&reader.stats.grid().visitors);
+        if comparable < ROWS.min(entries.len()) {
+            note.get_or_insert_with(|| {
+                format!(
+                    "Visitors are shown of {comparable} counters only: {} has too many buckets of them for more.",
+                    period.name
+                )
+            });
+        }
+        let leaf = view.table.leaf.min(entries.len().saturating_sub(1) / ROWS);
+        let matching = entries.len();
+        let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS).take(ROWS).collect();
+        let first = leaf * ROWS + 1;
+        let shown = match matching {
+            0 => "No counter".to_owned(),
+            _ => format!("{first}–{} of {}", first + entries.len() - 1, digits::grouped(matching as u64)),
+        };
+        Ok(Self {
+            columns: headings(view, period),
+            rows: rows(reader, view, period, &entries, hits, now).await?,
+            top,
+            facets,
+            shown,
+            before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.table.leaf = leaf)),
+            after: (first + entries.len() <= matching).then(|| view.but(|view| view.table.leaf = leaf + 1)),
+            note,
+        })
+    }
+}
+
+/// Sorts, and tells whether by what was asked for.
+async fn order(
+    reader: &Reader<'_>,
+    view: &View,
+    period: &Period,
+    entries: &mut [Entry],
+) -> Result<bool, Error> {
+    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let mut as_asked = true;
+    match view.table.sort {
+        Sort::Name => return Ok(true),
+        Sort::Total => {}
+        Sort::Lifetime => {
+            for (entry, lifetime) in entries.iter_mut().zip(reader.lifetimes(&names).await?) {
+                entry.by = lifetime;
+            }
+        }
+        Sort::Change => {
+            for (entry, before) in entries.iter_mut().zip(period.befores(reader, &names).await?) {
+                // In thousandths of what was; what was not there before comes last.
+                entry.by = entry.total.map(|total| {
+                    let part = (u128::from(total) * 1000).checked_div(u128::from(before));
+                    u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
+                });
+            }
+        }
+        Sort::Uniques if names.len() > period.comparable(&reader.stats.grid().visitors) => as_asked = false,
+        Sort::Uniques => {
+            let uniques = period.visitors(reader, &names).await?;
+            for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
+                entry.by = uniques.map(|uniques| uniques.visitors);
+            }
+        }
+    }
+    // Stable: by name where they are equal.
+    entries.sort_by_key(|entry| Reverse(entry.by));
+    Ok(as_asked)
+}
+
+async fn rows(
+    reader: &Reader<'_>,
+    view: &View,
+    period: &Period,
+    entries: &[Entry],
+    hits: Option<u64>,
+    now: Timestamp,
+) -> Result<Vec<Row>, Error> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let buckets = view.buckets(now);
+    let (precision, range) = (buckets.read.precision, buckets.range());
+    let together = (SAMPLES / precision.starts(range.clone()).count().max(1)).max(1);
+    let series = names.chunks(together).map(|names| reader.series_many(names, precision, range.clone()));
+    let (series, befores, lifetimes, uniques) = try_join4(
+        try_join_all(series),
+        period.befores(reader, &names),
+        reader.lifetimes(&names),
+        period.visitors(reader, &names),
+    )
+    .await?;
+    let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied().flatten());
+    // The current bucket would pull every line down.
+    let mut rows = Vec::with_capacity(entries.len());
+    let read = entries.iter().zip(series.into_iter().flatten()).zip(befores).zip(lifetimes);
+    for (place, (((entry, series), before), lifetime)) in read.enumerate() {
+        let whole = buckets.each().filter(|bucket| bucket.end <= now).count();
+        let counts: Vec<_> = buckets.counts(series.as_ref()).into_iter().take(whole).flatten().collect();
+        let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
+        rows.push(Row {
+            address: view.counter(&entry.name),
+            toggle: view.toggled(&entry.name),
+            is_shown: view.chart.counters.contains(&entry.name),
+            spark: spark::spark(&counts),
+            spark_label: format!(
+                "between {} and {}",
+                digits::grouped(least.unwrap_or_default()),
+                digits::grouped(most.unwrap_or_default())
+            ),
+            name: entry.name.to_string(),
+            total: entry.total.map_or_else(numbers::unknown, digits::grouped),
+            share: entry.total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
+            visitors: visitors(place).map(|uniques| digits::grouped(uniques.visitors)),
+            change: entry.total.and_then(|total| numbers::change(total, before)),
+            lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
+        });
+    }
+    Ok(rows)
+}
+
+fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
+    let known = entries.iter().filter_map(|entry| Some((&entry.name, entry.total?)));
+    let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && Kind::Page.has(name)).collect();
+    pages.sort_by_key(|(_, total)| Reverse(*total));
+    let most = pages.first().map_or(1, |(_, total)| *total);
+    let top = |(name, total): &(&CounterName, u64)| Top {
+        name: name.to_string(),
+        address: view.counter(name),
+        total: digits::grouped(*total),
+        percent: numbers::percent(*total, most),
+    };
+    pages.iter().take(TOP).map(top).collect()
+}
+
+fn headings(view: &View, period: &Period) -> Vec<Heading> {
+    let precision = units::span(u64::from(view.chart.precision.precision.as_seconds()));
+    let columns = [
+        ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
+        ("spark", format!("{} × {precision}", view.chart.span), None, "wide"),
+        ("total", format!("Hits {}", period.name), Some(Sort::Total), "number"),
+        ("share", "Share".to_owned(), None, "number wide"),
+        ("uniques", "Visitors".to_owned(), Some(Sort::Uniques), "number"),
+        ("change", "Change".to_owned(), Some(Sort::Change), "number wide"),
+        ("lifetime", "Ever".to_owned(), Some(Sort::Lifetime), "number wide"),
+    ];
+    columns
+        .into_iter()
+        .map(|(id, title, sort, style)| Heading {
+            id,
+            title,
+            address: sort.map(|sort| view.but(|view| (view.table.sort, view.table.leaf) = (sort, 0))),
+            order: match sort {
+                Some(Sort::Name) if view.table.sort == Sort::Name => "ascending",
+                Some(sort) if view.table.sort == sort => "descending",
+                _ => "none",
+            },
+            style,
+        })
+        .collect()
+}

@@ -1,0 +1,8 @@
+//! The chart of a page, with the choices above it and the numbers below it.
+
+pub(crate) mod controls;
+pub(crate) mod forecast;
+pub(crate) mod sums;
+pub(crate) mod visitors;
+#[allow(clippy::module_inception, reason = "the `Plot` itself, next to its parts")]
+pub(crate) mod plot;

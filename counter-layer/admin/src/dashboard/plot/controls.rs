@@ -1,0 +1,263 @@
+//! The choices about the chart.
+
+use counter_core::time::Retention;
+use counter_core::{CounterName, Precisions, Stats, Timestamp};
+
+use crate::dashboard::chart::curve;
+use crate::dashboard::format::{instants, units};
+use crate::dashboard::view::chart::{MAX_LINES, Other};
+use crate::dashboard::view::range::{NamedRange, SPAN};
+use crate::dashboard::view::view::{Page, View};
+
+/// The choices about the chart.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    pub(crate) title: String,
+    /// The ranges that have a name.
+    pub(crate) ranges: Vec<Chip>,
+    pub(crate) precisions: Vec<Chip>,
+    pub(crate) spans: Vec<Chip>,
+    pub(crate) moves: Moves,
+    pub(crate) lines: Lines,
+    pub(crate) visitors: Visitors,
+    pub(crate) forecast: Chip,
+    pub(crate) comparison: Comparison,
+    pub(crate) share: Option<Share>,
+}
+
+/// A choice among others.
+#[derive(Debug)]
+pub(crate) struct Chip {
+    pub(crate) text: String,
+    pub(crate) address: String,
+    pub(crate) is_chosen: bool,
+}
+
+/// The steps back and forth in time: by a named range, or by half a chart.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    pub(crate) earlier: Move,
+    pub(crate) later: Move,
+    pub(crate) now: Option<String>,
+}
+
+/// A step, with an address if there is something to show.
+#[derive(Debug)]
+pub(crate) struct Move {
+    pub(crate) text: String,
+    pub(crate) address: Option<String>,
+}
+
+/// The lines of the chart, and the form that adds one.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) all: Vec<Shown>,
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// Whether a form has to repeat the first line, because no field names it.
+    pub(crate) add_own: bool,
+    pub(crate) is_full: bool,
+}
+
+/// A line of the chart.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) letter: char,
+    pub(crate) name: String,
+    pub(crate) address: Option<String>,
+    pub(crate) off: Option<String>,
+}
+
+/// The line of visitors.
+#[derive(Debug)]
+pub(crate) struct Visitors {
+    /// Shows or hides it, if visitors are kept by the precision of the chart.
+    pub(crate) chip: Option<Chip>,
+    /// The precisions that visitors are kept by.
+    pub(crate) precisions: String,
+    pub(crate) letter: char,
+}
+
+/// The times to compare with.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) choices: Vec<Chip>,
+    /// The line of the chosen time: its place, its letter and its name.
+    pub(crate) line: Option<(usize, char, String)>,
+    /// The last day of the chart, and that of the other time, as forms have them.
+    pub(crate) days: (String, String),
+    /// The fields that a form for other days repeats.
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+/// The form that makes a link to the view.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) address: String,
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+/// Earlier times by name. Those of more than a day begin with the same day of the week.
+const BEFORE: [(&str, u64); 4] = [
+    ("a day before", 86_400),
+    ("a week before", 7 * 86_400),
+    ("4 weeks before", 28 * 86_400),
+    ("52 weeks before", 364 * 86_400),
+];
+
+/// The name of the line of the time that is compared with.
+pub(crate) fn compared(view: &View) -> String {
+    format!("{} in the other time", view.chart.counters[0])
+}
+
+impl Controls {
+    pub(crate) fn of(stats: &Stats, view: &View, now: Timestamp) -> Self {
+        let reach = stats.reach();
+        let named = view.chart.named(&reach.counts);
+        let range = |range: NamedRange| {
+            let set = |view: &mut View| {
+                (view.chart.precision, view.chart.span) = (range.precision, range.span);
+            };
+            Chip::new(range.name, named == Some(range), view.but(set))
+        };
+        let precision = |kept| {
+            let address = view.but(|view| view.chart.set_precision(kept));
+            Chip::new(width(kept), kept == view.chart.precision, address)
+        };
+        let visitors = Visitors::of(&reach.visitors, view, now);
+        Self {
+            title: format!("Hits per {}", units::unit(view.chart.precision.precision.as_seconds().into())),
+            ranges: NamedRange::all(&reach.counts).map(range).collect(),
+            precisions: reach.counts.iter().map(precision).collect(),
+            spans: spans(view, named),
+            moves: Moves::of(view, named, now),
+            lines: Lines::of(view),
+            forecast: Chip::new(
+                "forecast",
+                view.chart.forecast,
+                view.but(|view| view.chart.forecast = !view.chart.forecast),
+            ),
+            comparison: Comparison::of(view, &visitors, now),
+            visitors,
+            share: view.share().map(|address| Share { address, fields: view.fields(&[]) }),
+        }
+    }
+}
+
+impl Chip {
+    fn new(text: impl Into<String>, is_chosen: bool, address: String) -> Self {
+        Self { text: text.into(), address, is_chosen }
+    }
+}
+
+fn width(kept: Retention) -> String {
+    units::span(kept.precision.as_seconds().into())
+}
+
+/// The lengths of the chart in buckets of its precision.
+fn spans(view: &View, named: Option<NamedRange>) -> Vec<Chip> {
+    let kept = view.chart.precision;
+    let most = kept.samples.get().clamp(2, SPAN);
+    let mut spans: Vec<_> =
+        [30, 60, 120, 240].into_iter().filter(|span| *span < most).chain([most]).collect();
+    if named.is_none() && !spans.contains(&view.chart.span) {
+        spans.push(view.chart.span);
+        spans.sort_unstable();
+    }
+    let chip = |span: u32| {
+        let length = u64::from(kept.precision.as_seconds()) * u64::from(span);
+        let address = view.but(|view| view.chart.span = span);
+        Chip::new(units::span(length), span == view.chart.span, address)
+    };
+    spans.into_iter().map(chip).collect()
+}
+
+impl Moves {
+    fn of(view: &View, named: Option<NamedRange>, now: Timestamp) -> Self {
+        let width = u64::from(view.chart.precision.precision.as_seconds());
+        let length = width * u64::from(view.chart.span);
+        let step = if named.is_some() { length } else { length / 2 };
+        let (range, oldest) = (view.range(now), view.oldest(now));
+        let latest = if view.is_of_zone_days(now) {
+            view.site.zone.next_day(now)
+        } else {
+            view.chart.precision.precision.bucket(now).end()
+        };
+        let (earlier, later) = match named {
+            Some(range) => (format!("{} before", range.name), format!("{} after", range.name)),
+            None => ("earlier".to_owned(), "later".to_owned()),
+        };
+        Self {
+            earlier: Move {
+                text: earlier,
+                address: (range.start >= oldest.plus(width)).then(|| {
+                    let end = range.end.minus(step).max(oldest.plus(length));
+                    view.but(|view| view.chart.to = Some(end))
+                }),
+            },
+            later: Move {
+                text: later,
+                address: (range.end < latest).then(|| {
+                    let later = Some(range.end.plus(step)).filter(|later| *later < latest);
+                    view.but(|view| view.chart.to = later)
+                }),
+            },
+            now: view.chart.to.is_some().then(|| view.but(|view| view.chart.to = None)),
+        }
+    }
+}
+
+impl Lines {
+    fn of(view: &View) -> Self {
+        let line = |(place, name): (usize, &CounterName)| Shown {
+            letter: curve::letter(place),
+            name: name.to_string(),
+            address: (view.page == Page::Site).then(|| view.counter(name)),
+            off: view.toggled(name),
+        };
+        let fields = view.fields(&[]);
+        Self {
+            all: view.chart.counters.iter().enumerate().map(line).collect(),
+            add_own: fields.iter().all(|(name, _)| *name != "counter"),
+            fields,
+            is_full: view.chart.counters.len() >= MAX_LINES,
+        }
+    }
+}
+
+impl Visitors {
+    fn of(reach: &Precisions, view: &View, now: Timestamp) -> Self {
+        let is_kept = reach.retention(view.buckets(now).read.precision).is_some();
+        let toggled = || view.but(|view| view.chart.uniques = !view.chart.uniques);
+        Self {
+            chip: is_kept.then(|| Chip::new("unique visitors", view.chart.uniques, toggled())),
+            precisions: reach.iter().map(width).collect::<Vec<_>>().join(", "),
+            letter: curve::letter(view.chart.counters.len()),
+        }
+    }
+}
+
+impl Comparison {
+    fn of(view: &View, visitors: &Visitors, now: Timestamp) -> Self {
+        let with = |other: Option<Other>| view.but(|view| view.chart.other = other);
+        let none = Chip::new("nothing", view.chart.other.is_none(), with(None));
+        let length = u64::from(view.chart.precision.precision.as_seconds()) * u64::from(view.chart.span);
+        let own = (format!("the {} before", units::span(length)), length);
+        let further = BEFORE.into_iter().filter(|(_, ago)| *ago > length);
+        let all = std::iter::once(own).chain(further.map(|(text, ago)| (text.to_owned(), ago)));
+        let (range, oldest) = (view.range(now), view.oldest(now));
+        let kept = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(|(text, ago)| {
+            let other = Some(Other::Ago(ago));
+            Chip::new(text, view.chart.other == other, with(other))
+        });
+        let has_visitors = visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen);
+        let place = view.chart.counters.len() + usize::from(has_visitors);
+        let other = view.other(now);
+        let last_day = |end: Timestamp| instants::day(view.site.zone.local(end.minus(1)));
+        Self {
+            choices: std::iter::once(none).chain(kept).collect(),
+            line: other.as_ref().map(|_| (place, curve::letter(place), compared(view))),
+            days: (last_day(range.end), other.map(|other| last_day(other.end)).unwrap_or_default()),
+            fields: view.fields(&["to", "ago", "against"]),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The lines of the chart, and how much of them is known.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::{CounterName, Error, Precision, Sample, Series, Timestamp};
+use futures_util::future::{try_join, try_join_all, try_join5};
+
+use super::controls;
+use super::forecast;
+use super::sums::{Compared, Sums};
+use super::visitors::{self, Extent, Visitors};
+use crate::api::parameter::LAG;
+use crate::dashboard::chart::annotations::Annotation;
+use crate::dashboard::chart::chart::{self, Chart};
+use crate::dashboard::chart::curve::{Line, Point};
+use crate::dashboard::chart::forecast::ForecastView;
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::buckets::Buckets;
+use crate::dashboard::view::view::View;
+
+/// Buckets of a precision that are looked at to learn since when a counter counts.
+const LOOKED_AT: u64 = 1000;
+
+/// Buckets before the beginning of a chart that are looked at for the same in an archive.
+const BEYOND: u64 = 100;
+
+/// Since when it is known what a counter counted, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    since: Timestamp,
+    until: Timestamp,
+    failing: bool,
+}
+
+/// A chart, what its lines add up to, and what is to be said of what it expects.
+#[derive(Debug)]
+pub(crate) struct Plot {
+    pub(crate) chart: Chart,
+    /// The events in the time of the chart.
+    pub(crate) annotations: Vec<Annotation>,
+    pub(crate) sums: Sums,
+    pub(crate) forecast: Option<String>,
+    /// The visitors of all of the time, in words.
+    pub(crate) visitors_shown: Option<String>,
+}
+
+/// The content of a chart, as it was read.
+struct Found<'a> {
+    view: &'a View,
+    buckets: Buckets,
+    compared: Compared,
+    until: Timestamp,
+    failing: bool,
+    series: Vec<Option<Series>>,
+    /// The series of the time that is compared with, if one was chosen.
+    chosen: Vec<Option<Series>>,
+    /// The series of each coarser precision.
+    coarser: Vec<(Precision, Vec<Option<Series>>)>,
+    visitors: Option<Visitors>,
+    forecast: Option<ForecastView>,
+    annotations: Vec<Annotation>,
+}
+
+impl Plot {
+    /// Reads the lines of a view in one exchange for each precision from its own on, all at the same time.
+    ///
+    /// A bucket without a sample is 0 if any precision shows that the counter counted before it, and unknown otherwise.
+    /// While the store takes nothing, it is unknown after the last flush.
+    pub(crate) async fn read(
+        reader: &Reader<'_>,
+        view: &View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let mut found = Found::read(reader, view, extent, now).await?;
+        let since = found.since();
+        let mut lines = found.lines(&since);
+        let mut starts = found.buckets.starts.clone();
+        let latest = view.chart.precision.precision.bucket(now).end();
+        if let Some(forecast) = &mut found.forecast {
+            look_ahead(forecast, found.buckets.end >= latest, &mut starts, &mut lines);
+        }
+        let forecast = found.forecast.as_ref();
+        let mut chart = chart::draw(&starts, view.written(now), &lines, forecast, &view.site.zone, now);
+        chart.annotate(&found.annotations, &starts, &view.site.zone, now);
+        Ok(Self {
+            chart,
+            annotations: found.annotations,
+            sums: Sums::of(view, &found.compared, &found.series, &found.chosen, &since),
+            forecast: found.forecast.map(|forecast| forecast.words),
+            visitors_shown: found.visitors.and_then(|visitors| visitors.words),
+        })
+    }
+}
+
+impl<'a> Found<'a> {
+    async fn read(
+        reader: &Reader<'_>,
+        view: &'a View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let stats = reader.stats;
+        let (buckets, compared) = (view.buckets(now), Compared::new(view, now));
+        let range = buckets.range();
+        let failing = stats.health().failing_for;
+        let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
+        let read = async |reach: Retention, begin: Timestamp| {
+            let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
+            let looked_at = looked_at(near, reach, begin, &range, now);
+            let series = reader.series_many(&view.chart.counters, reach.precision, looked_at).await?;
+            Ok((reach.precision, series))
+        };
+        let chosen = async {
+            match compared.chosen() {
+                Some(other) => {
+                    reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
+                }
+                None => Ok(Vec::new()),
+            }
+        };
+        let coarser = stats.reach().counts.iter().filter(|kept| kept.precision > buckets.read.precision);
+        let (((_, series), chosen), coarser, visitors, forecast, annotations) = try_join5(
+            try_join(read(buckets.read, compared.begin()), chosen),
+            try_join_all(coarser.map(|coarser| read(coarser, range.start))),
+            visitors::read(reader, view, &buckets, extent, now),
+            forecast::read(stats, view, until),
+            reader.annotations(&view.chart.counters, range.clone()),
+        )
+        .await?;
+        let failing = failing.is_some();
+        Ok(Self {
+            view,
+            buckets,
+            compared,
+            until,
+            failing,
+            series,
+            chosen,
+            coarser,
+            visitors,
+            forecast,
+            annotations,
+        })
+    }
+
+    /// Returns since when each counter is known to count.
+    fn since(&self) -> Vec<Option<Timestamp>> {
+        // A day of a zone that has the first sample is known, like any other bucket.
+        let whole = |start| {
+            let mut buckets = self.buckets.each();
+            buckets.find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start)
+        };
+        let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
+        let mut since: Vec<_> = self.series.iter().map(begun).collect();
+        for (since, chosen) in since.iter_mut().zip(&self.chosen) {
+            *since = [*since, begun(chosen)].into_iter().flatten().min();
+        }
+        for (precision, others) in &self.coarser {
+            for (since, series) in since.iter_mut().zip(others) {
+                // The counter began somewhere in its first bucket, so it certainly counts from the end of that bucket on.
+                let certain = first(series.as_ref()).map(|sample| precision.bucket(sample.start).end());
+                *since = [*since, certain].into_iter().flatten().min();
+            }
+        }
+        since
+    }
+
+    /// Returns the lines of the counters, of visitors, and of the time that is compared with.
+    fn lines(&self, since: &[Option<Timestamp>]) -> Vec<Line> {
+        let known = |since: &Option<Timestamp>| Known {
+            since: since.unwrap_or(Timestamp::MAX),
+            until: self.until,
+            failing: self.failing,
+        };
+        let (buckets, counters) = (&self.buckets, &self.view.chart.counters);
+        let line = |((name, series), since): ((&CounterName, &Option<Series>), _)| Line {
+            name: name.to_string(),
+            points: known(since).points(buckets, buckets.counts(series.as_ref())),
+        };
+        let mut lines: Vec<_> = counters.iter().zip(&self.series).zip(since).map(line).collect();
+        let Some((counter, since)) = counters.first().zip(since.first()) else { return lines };
+        if let Some(visitors) = &self.visitors {
+            let points = known(since).points(buckets, visitors.buckets.clone());
+            lines.push(Line { name: format!("visitors of {counter}"), points });
+        }
+        if let Some((other, series)) = self.compared.chosen().zip(self.chosen.first()) {
+            let mut points = known(since).points(other, other.counts(series.as_ref()));
+            points.resize(buckets.starts.len(), Point::Unknown);
+            lines.push(Line { name: controls::compared(self.view), points });
+        }
+        lines
+    }
+}
+
+/// Adds the buckets to come to a chart that goes on until now, and leaves out what is not on the chart.
+fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timestamp>, lines: &mut [Line]) {
+    let first = starts.first().copied().unwrap_or(Timestamp::MAX);
+    forecast.points.retain(|point| is_now && point.start >= first);
+    let last = starts.last().copied();
+    starts.extend(forecast.points.iter().map(|point| point.start).filter(|start| Some(*start) > last));
+    for line in lines.iter_mut() {
+        line.points.resize(starts.len(), Point::Ahead);
+    }
+}
+
+impl Known {
+    /// The points of these buckets; what cannot be read is not known.
+    fn points(self, buckets: &Buckets, counts: Vec<Option<u64>>) -> Vec<Point> {
+        let point = |(bucket, count): (_, Option<u64>)| count.map(|count| self.point(&bucket, count));
+        buckets.each().zip(counts).map(point).map(|point| point.unwrap_or(Point::Unknown)).collect()
+    }
+
+    fn point(self, bucket: &Range<Timestamp>, count: u64) -> Point {
+        if bucket.start < self.since || (self.failing && count == 0 && bucket.start >= self.until) {
+            Point::Unknown
+        } else if bucket.end > self.until {
+            Point::Open(count)
+        } else {
+            Point::Whole(count)
+        }
+    }
+}
+
+/// From as long before the end of the chart as it is kept, or as is reasonable. An archive is read only for what begins
+/// before that, and a bit beyond, where it is seen whether a counter counted before; so it is not asked every second for
+/// a chart of the last hour.
+fn looked_at(
+    near: Retention,
+    reach: Retention,
+    begin: Timestamp,
+    range: &Range<Timestamp>,
+    now: Timestamp,
+) -> Range<Timestamp> {
+    let (precision, width) = (near.precision, u64::from(near.precision.as_seconds()));
+    let end = precision.bucket(range.end.minus(1)).end();
+    let reasonable = near.oldest(now).max(end.minus(LOOKED_AT * width));
+    let from = match begin < reasonable {
+        true => reach.oldest(now).max(begin.minus(BEYOND * width)),
+        false => reasonable,
+    };
+    from.min(range.start)..end
+}
+
+fn first(series: Option<&Series>) -> Option<&Sample> {
+    series?.samples.first()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_zero_unknown_or_open_by_what_is_known_of_its_time() {
+        let unix = Timestamp::from_unix;
+        let known = |failing| Known { since: unix(600), until: unix(1200), failing };
+        for (start, count, well, failing) in [
+            (540, 0, Point::Unknown, Point::Unknown),
+            (600, 0, Point::Whole(0), Point::Whole(0)),
+            (1140, 7, Point::Whole(7), Point::Whole(7)),
+            (1200, 7, Point::Open(7), Point::Open(7)),
+            (1200, 0, Point::Open(0), Point::Unknown),
+        ] {
+            assert_eq!(known(false).point(&(unix(start)..unix(start + 60)), count), well, "{start}");
+            assert_eq!(
+                known(true).point(&(unix(start)..unix(start + 60)), count),
+                failing,
+                "{start}, failing"
+            );
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The different visitors of the first counter of a chart, of each bucket and of all of them.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::visits::Uniques;
+use counter_core::{CounterName, Error, Stats, Timestamp};
+use futures_util::future::try_join3;
+
+use super::sums::length;
+use crate::dashboard::format::numbers;
+use crate::dashboard::format::units;
+use crate::dashboard::reader::Reader;
+use crate::dashboard::view::buckets::Buckets;
+use crate::dashboard::view::view::View;
+use crate::text::digits;
+
+/// The part of the visitors that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Visitors of each bucket.
+    Buckets,
+    /// Visitors of all buckets together as well, which change little and take the store the longest.
+    Whole,
+}
+
+/// The different visitors of the time of a chart.
+#[derive(Debug, Default)]
+pub(crate) struct Visitors {
+    /// Visitors of each bucket; nothing in those that are not kept.
+    pub(crate) buckets: Vec<Option<u64>>,
+    /// Visitors of all of them together, in words.
+    pub(crate) words: Option<String>,
+}
+
+/// Reads them by one exchange, where they are wanted and there are any of this precision.
+pub(crate) async fn read(
+    reader: &Reader<'_>,
+    view: &View,
+    buckets: &Buckets,
+    extent: Extent,
+    now: Timestamp,
+) -> Result<Option<Visitors>, Error> {
+    let (precision, range) = (buckets.read.precision, buckets.range());
+    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.chart.uniques);
+    let Some((kept, counter)) = kept.zip(view.chart.counters.first()) else { return Ok(None) };
+    let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
+    let other = view.other(now).map(|other| other.range());
+    let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
+    let all: Vec<_> = buckets.each().collect();
+    // A day may be a union of many: the latest, where these are too many for one read.
+    let width = u64::from(precision.as_seconds());
+    let mut room = Stats::MAX_COUNTED_SKETCHES;
+    let fits = |bucket: &&Range<Timestamp>| {
+        room = room.saturating_sub(length(bucket) / width);
+        room > 0 && bucket.start >= kept.oldest(now)
+    };
+    let known = all.iter().rev().take_while(fits).count();
+    let read = async |ranges: &[Range<Timestamp>]| match ranges.is_empty() {
+        true => Ok(Vec::new()),
+        false => reader.uniques_by_range(counter, precision, ranges).await,
+    };
+    let is_readable = |range: &Range<Timestamp>| length(range) / width < Stats::MAX_COUNTED_SKETCHES;
+    let readable =
+        |range: &Option<Range<Timestamp>>| range.clone().filter(is_readable).into_iter().collect::<Vec<_>>();
+    let (wholes, others) = (readable(&whole), readable(&other));
+    let (uniques, wholes, others) =
+        try_join3(read(&all[all.len() - known..]), read(&wholes), read(&others)).await?;
+    let visitors = uniques.into_iter().map(|uniques| uniques.map(|uniques| uniques.visitors));
+    let first = |all: Vec<Option<Uniques>>| all.into_iter().next().flatten();
+    Ok(Some(Visitors {
+        buckets: std::iter::repeat_n(None, all.len() - known).chain(visitors).collect(),
+        words: match (extent, whole) {
+            (Extent::Buckets, _) => None,
+            (Extent::Whole, None) => Some("The visitors of this time are not kept any more.".to_owned()),
+            (Extent::Whole, Some(_)) if wholes.is_empty() => {
+                Some("This time has too many buckets of visitors to count those of all of it.".to_owned())
+            }
+            (Extent::Whole, Some(_)) => first(wholes).map(|uniques| {
+                let mut words = words(reader, counter, &range, kept, now, uniques);
+                if let Some(other) = first(others) {
+                    let change = numbers::change(uniques.visitors, other.visitors);
+                    let change = change.map_or_else(String::new, |change| format!(", {}", change.text));
+                    words += &format!(" In the other time: {}{change}.", digits::grouped(other.visitors));
+                }
+                words
+            }),
+        },
+    }))
+}
+
+/// The part of the time of a chart whose visitors are kept.
+fn time(range: &Range<Timestamp>, kept: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
+    let part = range.start.max(kept.oldest(now))..range.end;
+    (!part.is_empty()).then_some(part)
+}
+
+fn words(
+    reader: &Reader<'_>,
+    counter: &CounterName,
+    range: &Range<Timestamp>,
+    kept: Retention,
+    now: Timestamp,
+    uniques: Uniques,
+) -> String {
+    let (visitors, error) = (digits::grouped(uniques.visitors), uniques.standard_error * 100.0);
+    let mut words = format!("{visitors} different visitors of {counter} (± {error:.1} %)");
+    words += &match time(range, kept, now).filter(|part| part.start > range.start) {
+        Some(part) => format!(" in the last {}: those before are not kept.", units::span(length(&part))),
+        None => " in all of this time.".to_owned(),
+    };
+    let epoch = u64::from(reader.stats.salt_epoch().as_seconds());
+    if length(range) > epoch {
+        let epoch = units::span(epoch);
+        words += &format!(" A visitor who is not told apart by something stable counts again every {epoch}.");
+    }
+    words
+}

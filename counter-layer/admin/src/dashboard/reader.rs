@@ -1,0 +1,193 @@
+//! The statistics as a page reads them: what cannot be read is not known, and the page says so.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use counter_alert::AlertsStatus;
+use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
+use futures_util::future::try_join;
+use tokio::sync::OnceCell;
+
+use super::annotations::{self, Annotators};
+use super::chart::annotations::Annotation;
+
+/// Keys that a page names.
+const NAMED: usize = 5;
+
+/// The statistics, and what of them could not be read for one page.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) stats: &'a Stats,
+    annotators: &'a Annotators,
+    /// Reasons by key.
+    unreadable: Mutex<BTreeMap<String, String>>,
+    alerts: OnceCell<Option<AlertsStatus>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
+        Self { stats, annotators, unreadable: Mutex::default(), alerts: OnceCell::new() }
+    }
+
+    /// Returns the events in a range, of the site or of these counters, ascending; nothing where that cannot be read.
+    pub(crate) async fn annotations(
+        &self,
+        counters: &[CounterName],
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Annotation>, Error> {
+        let notes = async { self.readable(self.annotators.notes(range.clone()).await) };
+        let (mut all, known) = try_join(notes, self.alerts()).await?;
+        all.extend(known.into_iter().flat_map(|known| annotations::alerts(known, counters, &range)));
+        all.sort_by_key(|annotation| annotation.at);
+        Ok(all)
+    }
+
+    /// The state of the rules and the history, which is read once for a page; nothing where there are none, or where it
+    /// cannot be read.
+    pub(crate) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
+        let read = || async {
+            match &self.annotators.alerts {
+                Some(alerts) => self.readable(alerts.read().await.map(Some)),
+                None => Ok(None),
+            }
+        };
+        Ok(self.alerts.get_or_try_init(read).await?.as_ref())
+    }
+
+    /// The content; nothing where the store holds something else.
+    fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        read.or_else(|error| match error.kind() {
+            ErrorKind::Malformed { key } => {
+                let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+                all.entry(key.clone()).or_insert_with(|| error.to_string());
+                Ok(T::default())
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// The samples of each of these counters; nothing of those that cannot be read.
+    pub(crate) async fn series_many(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Option<Series>>, Error> {
+        let all = self.stats.series_many(counters, precision, range).await?;
+        let series = all.into_iter().map(|series| self.note(series));
+        Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
+    }
+
+    /// The lifetime totals of these counters.
+    pub(crate) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+        let all = self.stats.lifetimes_by_counter(counters).await?;
+        Ok(all.into_iter().map(|total| self.note(total)).collect())
+    }
+
+    /// The visitors of each of these counters.
+    pub(crate) async fn uniques_by_counter(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Option<Uniques>>, Error> {
+        let all = self.stats.uniques_by_counter(counters, precision, range).await?;
+        Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
+    }
+
+    /// The visitors of a counter in each of these ranges.
+    pub(crate) async fn uniques_by_range(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        ranges: &[Range<Timestamp>],
+    ) -> Result<Vec<Option<Uniques>>, Error> {
+        let all = self.stats.uniques_by_range(std::slice::from_ref(counter), precision, ranges).await?;
+        Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
+    }
+
+    /// The distributions of these measures of a counter.
+    pub(crate) async fn distributions(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+        measures: &[Measure],
+    ) -> Result<Vec<Distributions>, Error> {
+        let counter = std::slice::from_ref(counter);
+        let all = self.stats.distributions(counter, precision, range, measures).await?;
+        all.iter().flat_map(|one| &one.unreadable).for_each(|unreadable| self.add(unreadable.clone()));
+        Ok(all)
+    }
+
+    /// All counters by name up to about this number, and whether there are more.
+    pub(crate) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.stats.list_counters(after.as_ref(), 1000).await?;
+            page.unreadable.into_iter().for_each(|unreadable| self.add(unreadable));
+            names.extend(page.counters.into_iter().map(|(name, _)| name));
+            after = page.next;
+            if after.is_none() || names.len() >= most {
+                return Ok((names, after.is_some()));
+            }
+        }
+    }
+
+    /// The note about everything that could not be read for the page.
+    pub(crate) fn unread(self) -> Option<String> {
+        let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
+        if unreadable.is_empty() {
+            return None;
+        }
+        let named = unreadable.iter().take(NAMED).map(|(key, reason)| format!("{key} ({reason})"));
+        let named = named.collect::<Vec<_>>().join("; ");
+        let more = match unreadable.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!(
+            "The store holds something else where counts should be, and what cannot be read is shown as \
+             unknown or left out. Look at these keys: {named}{more}."
+        ))
+    }
+
+    fn look_at(&self, series: Option<&Series>) {
+        if let Some(unreadable) = series.and_then(|series| series.unreadable.as_ref()) {
+            self.add(unreadable.clone());
+        }
+    }
+
+    fn note<T>(&self, read: Result<T, Unreadable>) -> Option<T> {
+        read.map_err(|unreadable| self.add(unreadable)).ok()
+    }
+
+    fn add(&self, unreadable: Unreadable) {
+        let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+        all.entry(unreadable.key).or_insert(unreadable.reason);
+    }
+}
+
+/// The sum of the samples from an instant until another; of the bucket that the latter lies in, the part before it.
+/// Nothing where a bucket of that time is not known.
+pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
+    let is_meant = |start: Timestamp| (from..until).contains(&start);
+    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
+    if unknown.iter().any(|start| is_meant(*start)) {
+        return None;
+    }
+    let width = u128::from(series.precision.as_seconds());
+    let part = |sample: &Sample| {
+        let seconds = u128::from(until.as_unix() - sample.start.as_unix()).min(width);
+        u64::try_from(u128::from(sample.count) * seconds / width).unwrap_or(u64::MAX)
+    };
+    let samples = series.samples.iter().filter(|sample| is_meant(sample.start));
+    Some(samples.map(part).fold(0, u64::saturating_add))
+}
+
+/// The sum of a series of which every bucket is known.
+pub(crate) fn total(series: Option<Series>) -> Option<u64> {
+    series?.known_total().ok()
+}

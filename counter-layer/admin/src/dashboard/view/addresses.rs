@@ -1,0 +1,192 @@
+//! The addresses of a view and of pages that differ from it.
+
+use counter_core::CounterName;
+
+use super::chart::MAX_LINES;
+use super::table::TableView;
+use super::view::{Page, View};
+use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
+use crate::access::signed::link::SHARED;
+
+/// The path of the page of alerts.
+pub(crate) const ALERTS: &str = "/alerts";
+
+impl View {
+    /// The address of this view.
+    pub(crate) fn address(&self) -> String {
+        self.path("")
+    }
+
+    /// The path below the router of what a link to this view leads to.
+    pub(crate) fn shared_path(&self) -> String {
+        match self.page {
+            Page::Site => SHARED.to_owned(),
+            Page::Counter => format!("/counter{SHARED}"),
+        }
+    }
+
+    /// The query of such a link, without its end: what the chart shows, all of which it says, so that it stays what it is
+    /// when the usual view is another one.
+    pub(crate) fn shared_query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
+        query.append_pair("precision", &self.chart.precision.precision.as_seconds().to_string());
+        query.append_pair("span", &self.chart.span.to_string());
+        query.extend_pairs(self.fields(&[
+            "counter",
+            "precision",
+            "span",
+            "forecast",
+            "q",
+            "sort",
+            "page",
+            "zone",
+        ]));
+        query.finish()
+    }
+
+    /// The address of a page with such a link, for who has a session.
+    pub(crate) fn share(&self) -> Option<String> {
+        let path = match self.page {
+            Page::Site => "/share",
+            Page::Counter => "/counter/share",
+        };
+        self.client.is_logged_in.then(|| format!("{}{path}", self.site.mount))
+    }
+
+    /// The address of the parts of this view that move.
+    pub(crate) fn parts(&self) -> String {
+        self.path("/parts")
+    }
+
+    /// The address that ends the session, if there is one.
+    pub(crate) fn logout(&self) -> Option<String> {
+        self.client.is_logged_in.then(|| format!("{}{LOGOUT}", self.site.mount))
+    }
+
+    /// The addresses that end all sessions and all links, if there is a session.
+    pub(crate) fn revocations(&self) -> Option<[String; 2]> {
+        self.client
+            .is_logged_in
+            .then(|| [LOGOUT_EVERYWHERE, REVOKE_LINKS].map(|path| format!("{}{path}", self.site.mount)))
+    }
+
+    /// The address of the page of alerts, where there is one.
+    pub(crate) fn alerts(&self) -> Option<String> {
+        let zone = if self.utc { "?zone=utc" } else { "" };
+        self.site.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.site.mount))
+    }
+
+    /// The address of this view below the router.
+    pub(crate) fn below(&self) -> String {
+        let address = self.address();
+        address.strip_prefix(&self.site.mount).unwrap_or_default().to_owned()
+    }
+
+    fn path(&self, rest: &str) -> String {
+        match self.page {
+            Page::Site => self.at(rest),
+            Page::Counter => self.at(&format!("/counter{rest}")),
+        }
+    }
+
+    fn at(&self, path: &str) -> String {
+        let fields = self.fields(&[]);
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(&fields);
+        let query = query.finish();
+        let path =
+            if path.is_empty() { self.site.first.clone() } else { format!("{}{path}", self.site.mount) };
+        if query.is_empty() { path } else { format!("{path}?{query}") }
+    }
+
+    /// The fields of the address of this view, without these: also the ones that a form has to repeat.
+    pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
+        let mut fields = Vec::new();
+        if self.page == Page::Counter || !self.chart.is_of_hits() {
+            fields.extend(self.chart.counters.iter().map(|counter| ("counter", counter.to_string())));
+        }
+        self.chart.write(&mut fields);
+        self.table.write(&mut fields);
+        fields.extend(self.utc.then(|| ("zone", "utc".to_owned())));
+        fields.retain(|(name, _)| !without.contains(name));
+        fields
+    }
+
+    /// The address of a view that differs in this.
+    pub(crate) fn but(&self, change: impl FnOnce(&mut Self)) -> String {
+        let mut view = self.clone();
+        change(&mut view);
+        view.address()
+    }
+
+    /// The address of a counter's own page, which shows the same time.
+    pub(crate) fn counter(&self, name: &CounterName) -> String {
+        self.but(|view| {
+            view.page = Page::Counter;
+            view.chart.counters = vec![name.clone()];
+            view.table = TableView::default();
+        })
+    }
+
+    /// The address of the site's page, which shows the same time.
+    pub(crate) fn site(&self) -> String {
+        self.but(|view| {
+            view.page = Page::Site;
+            view.chart.show_hits();
+        })
+    }
+
+    /// The address with this counter on the chart, or without it where it is; nothing where that cannot be.
+    pub(crate) fn toggled(&self, name: &CounterName) -> Option<String> {
+        let is_shown = self.chart.counters.contains(name);
+        let fixed = self.page == Page::Counter && self.chart.counters.first() == Some(name);
+        if fixed
+            || (is_shown && self.chart.counters.len() == 1)
+            || (!is_shown && self.chart.counters.len() == MAX_LINES)
+        {
+            return None;
+        }
+        Some(self.but(|view| {
+            if is_shown {
+                view.chart.counters.retain(|counter| counter != name);
+            } else {
+                view.chart.counters.push(name.clone());
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::of;
+    use super::*;
+
+    #[test]
+    fn an_address_says_what_is_not_usual_and_nothing_else() {
+        for address in [
+            "/admin/stats",
+            "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
+            "/admin/stats?precision=3600&span=24&to=1795228800&uniques=1",
+            "/admin/stats?ago=604800",
+            "/admin/stats?to=1795228800&against=1792550400",
+            "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
+            "/admin/stats?uniques=1&forecast=1",
+        ] {
+            let query = address.split_once('?').map_or("", |(_, query)| query);
+            assert_eq!(of(query).address(), address);
+        }
+    }
+
+    #[test]
+    fn a_counter_goes_on_the_chart_and_off_again() {
+        let (view, home) = (of(""), CounterName::new("/").expect("a name"));
+        assert_eq!(view.toggled(&view.chart.counters[0]), None, "the only one");
+        let address = view.toggled(&home).expect("there is room");
+        assert_eq!(address, "/admin/stats?counter=hits&counter=%2F");
+        assert_eq!(of("counter=hits&counter=%2F").toggled(&home).as_deref(), Some("/admin/stats"));
+        let many: String = (0..9).map(|n| format!("counter={n}&")).collect();
+        assert_eq!(of(&many).chart.counters.len(), MAX_LINES);
+        assert_eq!(of(&many).toggled(&home), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! The buckets of a chart: those of a precision, or the days of a time zone, which are sums of finer ones.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::{Precision, Series, Timestamp};
+
+use crate::zone::Zone;
+
+/// The buckets of a chart, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Buckets {
+    /// The precision that is read for them, and how far back it can be.
+    pub(crate) read: Retention,
+    pub(crate) starts: Vec<Timestamp>,
+    pub(crate) end: Timestamp,
+}
+
+/// Samples of one counter that the days of a chart may consist of, so that those of six counters can be read together
+/// with those of as long a time before.
+const SAMPLES: u32 = 24_000;
+
+impl Buckets {
+    /// The buckets of a precision that start in a range.
+    pub(crate) fn of(read: Retention, range: Range<Timestamp>) -> Self {
+        Self { read, starts: read.precision.starts(range.clone()).collect(), end: range.end }
+    }
+
+    /// So many days of a zone that end with the day of `to` or now, as sums of the coarsest of these precisions that begins
+    /// with all of them, and goes back so far. None where no precision does.
+    pub(crate) fn days(
+        zone: &Zone,
+        parts: &[Retention],
+        span: u32,
+        to: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let latest = zone.next_day(now);
+        // What was a midnight before clocks were changed may be next to one.
+        let end = to.map_or(latest, |to| zone.day(to.plus(43_200))).min(latest);
+        let wanted = end.minus(86_400 * u64::from(span));
+        let fitting = || parts.iter().copied().filter(|part| is_part(part.precision, zone, now));
+        let reaching = fitting().rfind(|part| part.oldest(now) <= wanted);
+        let read = reaching.or_else(|| fitting().min_by_key(|part| part.oldest(now)))?;
+        let span = span.min(SAMPLES / (86_400 / read.precision.as_seconds())) as usize;
+        let (oldest, mut end, mut starts) = (read.oldest(now), end, Vec::with_capacity(span));
+        let mut day = zone.day_before(end);
+        while starts.len() < span && day >= oldest && day < end {
+            starts.push(day);
+            day = zone.day_before(day);
+        }
+        starts.reverse();
+        // As many as there are, when those that are meant are not kept.
+        end = end.max(if zone.day(oldest) == oldest { oldest } else { zone.next_day(oldest) });
+        while starts.len() < span && end < latest {
+            starts.push(end);
+            end = zone.next_day(end);
+        }
+        Some(Self { read, starts, end })
+    }
+
+    /// The time that all of them take.
+    pub(crate) fn range(&self) -> Range<Timestamp> {
+        self.starts.first().copied().unwrap_or(self.end)..self.end
+    }
+
+    /// The time of each.
+    pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = Range<Timestamp>> {
+        let end = |place: usize| self.starts.get(place + 1).copied().unwrap_or(self.end);
+        self.starts.iter().enumerate().map(move |(place, start)| *start..end(place))
+    }
+
+    /// The count of each in a series of the precision that is read, where it can be read.
+    pub(crate) fn counts(&self, series: Option<&Series>) -> Vec<Option<u64>> {
+        self.each().map(|bucket| count(series?, &bucket)).collect()
+    }
+}
+
+/// Returns whether the days of a zone begin with buckets of a precision, at any time of a year.
+pub(crate) fn is_part(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
+    let quarters = (0..4).map(|quarter| zone.day(now.minus(quarter * 91 * 86_400)));
+    let mut days = quarters.flat_map(|day| [day, zone.day_before(day)]);
+    precision.as_seconds() < 86_400 && days.all(|day| precision.bucket(day).start == day)
+}
+
+fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
+    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
+    if unknown.iter().any(|start| bucket.contains(start)) {
+        return None;
+    }
+    let from = series.samples.partition_point(|sample| sample.start < bucket.start);
+    let samples = series.samples[from..].iter().take_while(|sample| sample.start < bucket.end);
+    Some(samples.map(|sample| sample.count).fold(0, u64::saturating_add))
+}
+
+#[cfg(all(test, feature = "time-zone"))]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use counter_core::Sample;
+
+    use super::*;
+
+    /// 2026-11-21 02:39 in UTC.
+    const NOW: Timestamp = Timestamp::from_unix(1_795_228_799);
+
+    fn kept(width: u32, days: u32) -> Retention {
+        let samples = NonZeroU32::new(days * 86_400 / width).expect("not 0");
+        Retention { precision: Precision::try_from(width).expect("not 0"), samples }
+    }
+
+    fn days(zone: &str, parts: &[Retention], span: u32, to: Option<Timestamp>) -> Option<Buckets> {
+        Buckets::days(&Zone::new(zone).expect("a zone"), parts, span, to, NOW)
+    }
+
+    #[test]
+    fn days_are_sums_of_the_coarsest_buckets_that_begin_with_all_of_them() {
+        let parts = [kept(60, 3), kept(900, 300), kept(3600, 400), kept(18_000, 900)];
+        for (zone, width) in [
+            ("Europe/Berlin", 3600),
+            ("America/New_York", 3600),
+            ("Asia/Kolkata", 900),
+            ("Asia/Kathmandu", 900),
+            // Summer time is half an hour there.
+            ("Australia/Lord_Howe", 900),
+        ] {
+            let read = days(zone, &parts, 30, None).expect("days").read;
+            assert_eq!(read.precision.as_seconds(), width, "{zone}");
+        }
+        // Minutes of 3 days are all that begins with those of this zone.
+        let parts = [kept(60, 3), kept(3600, 400)];
+        let kathmandu = days("Asia/Kathmandu", &parts, 30, None).expect("days");
+        assert_eq!((kathmandu.read.precision.as_seconds(), kathmandu.starts.len()), (60, 3));
+        assert_eq!(days("Asia/Kathmandu", &[kept(3600, 400)], 30, None), None);
+        // Quarter hours, where hours do not go back so far.
+        let parts = [kept(900, 300), kept(3600, 5)];
+        assert_eq!(days("Europe/Berlin", &parts, 30, None).expect("days").read.precision.as_seconds(), 900);
+    }
+
+    #[test]
+    fn days_end_with_the_one_that_is_meant_and_begin_where_something_is_kept() {
+        let parts = [kept(3600, 40)];
+        let all = |span, to| days("Europe/Berlin", &parts, span, to).expect("days");
+        let month = all(30, None);
+        assert_eq!((month.starts.len(), month.end), (30, Timestamp::from_unix(1_795_302_000)));
+        // On 25 October, 27 days before, it had 25 hours.
+        let lengths: Vec<_> =
+            month.each().map(|day| (day.end.as_unix() - day.start.as_unix()) / 3600).collect();
+        assert_eq!((lengths.iter().sum::<u64>(), lengths[2]), (30 * 24 + 1, 25));
+        assert!(month.starts.is_sorted() && month.range() == (month.starts[0]..month.end));
+        let before = all(5, Some(month.starts[20]));
+        assert_eq!(before.starts, month.starts[15..20]);
+        for near in [before.end.minus(3600), before.end.plus(3600)] {
+            assert_eq!(all(5, Some(near)), before, "an hour away");
+        }
+        let oldest = all(5, Some(Timestamp::MIN));
+        assert_eq!((oldest.starts.len(), oldest.range().start >= kept(3600, 40).oldest(NOW)), (5, true));
+        assert_eq!(all(5, Some(Timestamp::MAX)).end, month.end);
+        assert_eq!((all(750, None).starts.len(), all(750, Some(Timestamp::MIN)).starts.len()), (40, 40));
+        // Not so many that they cannot be read.
+        assert_eq!(days("Europe/Berlin", &[kept(60, 400)], 400, None).expect("days").starts.len(), 16);
+    }
+
+    #[test]
+    fn the_count_of_a_day_is_that_of_its_hours() {
+        let days = days("Europe/Berlin", &[kept(3600, 400)], 30, None).expect("days");
+        let samples = days.read.precision.starts(days.starts[0].minus(7200)..days.end.plus(7200));
+        let samples = samples.map(|start| Sample { start, count: 1 }).collect();
+        let series = Series::new(days.read.precision, days.range(), samples);
+        let counts = days.counts(Some(&series));
+        assert_eq!((counts[1], counts[2], counts[3]), (Some(24), Some(25), Some(24)));
+        assert_eq!(days.counts(None), vec![None; 30]);
+    }
+}

@@ -1,0 +1,136 @@
+//! What the chart of a page shows.
+
+use counter_core::time::Retention;
+use counter_core::{CounterName, Precisions, Timestamp};
+use counter_layer::internal::HITS;
+
+use super::range::{NamedRange, SPAN};
+use super::value::{WrongValue, end, positive};
+use crate::api::parameter;
+use crate::zone::Zone;
+
+/// The maximum number of counters in a chart.
+pub(crate) const MAX_LINES: usize = 6;
+
+/// The content of a chart, as an address says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChartView {
+    /// The lines of the chart: at least one, the page's own counter first.
+    pub(crate) counters: Vec<CounterName>,
+    /// The precision of the chart, with as many samples as can be read.
+    pub(crate) precision: Retention,
+    /// The number of buckets in the chart.
+    pub(crate) span: u32,
+    /// The end of the chart; `None` is the current time.
+    pub(crate) to: Option<Timestamp>,
+    /// The time that the chart is compared with, if one was chosen.
+    pub(crate) other: Option<Other>,
+    /// Whether unique visitors have a line.
+    pub(crate) uniques: bool,
+    /// Whether the forecast of the first counter is shown.
+    pub(crate) forecast: bool,
+}
+
+/// A time that is as long as that of the chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    /// The time that is this many seconds earlier.
+    Ago(u64),
+    /// The time with this end, whatever the end of the chart is.
+    Until(Timestamp),
+}
+
+impl ChartView {
+    pub(super) fn new(reach: &Precisions) -> Self {
+        Self {
+            counters: Vec::new(),
+            precision: parameter::usual(reach),
+            span: 0,
+            to: None,
+            other: None,
+            uniques: false,
+            forecast: false,
+        }
+    }
+
+    /// Reads a parameter of an address. Ignores other parameters and names that do not exist.
+    pub(super) fn read(
+        &mut self,
+        name: &str,
+        value: &str,
+        reach: &Precisions,
+        zone: &Zone,
+    ) -> Result<(), WrongValue> {
+        match name {
+            "counter" => self.add(value),
+            "precision" => self.precision = parameter::precision(value, reach).unwrap_or(self.precision),
+            "span" => self.span = positive("span", value)?,
+            "to" => self.to = Some(end("to", value, zone)?),
+            "ago" => self.other = Some(Other::Ago(positive("ago", value)?)),
+            "against" => self.other = Some(Other::Until(end("against", value, zone)?)),
+            "uniques" => self.uniques = value == "1",
+            "forecast" => self.forecast = value == "1",
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sets what the address did not say, and cuts the length to what can be read.
+    pub(super) fn complete(&mut self) {
+        if self.counters.is_empty() {
+            self.add(HITS);
+        }
+        self.span = match self.span {
+            0 => self.usual_span(),
+            span => span.clamp(2, self.precision.samples.get().clamp(2, SPAN)),
+        };
+    }
+
+    fn add(&mut self, name: &str) {
+        if let Ok(name) = CounterName::new(name)
+            && !self.counters.contains(&name)
+            && self.counters.len() < MAX_LINES
+        {
+            self.counters.push(name);
+        }
+    }
+
+    fn usual_span(&self) -> u32 {
+        self.precision.samples.get().clamp(2, 60)
+    }
+
+    /// Returns `true` if `hits` is the only line.
+    pub(super) fn is_of_hits(&self) -> bool {
+        matches!(&*self.counters, [counter] if **counter == *HITS)
+    }
+
+    pub(super) fn show_hits(&mut self) {
+        self.counters.clear();
+        self.add(HITS);
+    }
+
+    /// Adds the parameters that say what is not the default, except for the counters.
+    pub(super) fn write(&self, fields: &mut Vec<(&'static str, String)>) {
+        let width = self.precision.precision.as_seconds();
+        fields.extend((width != parameter::USUAL).then(|| ("precision", width.to_string())));
+        fields.extend((self.span != self.usual_span()).then(|| ("span", self.span.to_string())));
+        fields.extend(self.to.map(|to| ("to", to.to_string())));
+        fields.extend(self.other.map(|other| match other {
+            Other::Ago(seconds) => ("ago", seconds.to_string()),
+            Other::Until(end) => ("against", end.to_string()),
+        }));
+        fields.extend(self.uniques.then(|| ("uniques", "1".to_owned())));
+        fields.extend(self.forecast.then(|| ("forecast", "1".to_owned())));
+    }
+
+    /// Sets another precision, with the default length.
+    pub(crate) fn set_precision(&mut self, precision: Retention) {
+        self.precision = precision;
+        self.span = self.usual_span();
+    }
+
+    /// Returns the named range that the chart shows, if it is one.
+    pub(crate) fn named(&self, reach: &Precisions) -> Option<NamedRange> {
+        NamedRange::all(reach).find(|range| range.precision == self.precision && range.span == self.span)
+    }
+}

@@ -1,0 +1,32 @@
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
+use crate::access::signed::session::LoggedIn;
+
+/// The client of a page, by what the guard has left in its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// It has a session, which it can end.
+    pub(crate) is_logged_in: bool,
+    pub(crate) may_note: bool,
+    pub(crate) may_silence: bool,
+    /// The revocations of other instances are not known here.
+    pub(crate) misses_revocations: bool,
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let extensions = &parts.extensions;
+        Ok(Self {
+            is_logged_in: extensions.get::<LoggedIn>().is_some(),
+            may_note: extensions.get::<MayNote>().is_some(),
+            may_silence: extensions.get::<MaySilence>().is_some(),
+            misses_revocations: extensions.get::<RevocationsUnknown>().is_some(),
+        })
+    }
+}

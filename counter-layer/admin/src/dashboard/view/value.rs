@@ -1,0 +1,48 @@
+//! Values in addresses of pages.
+
+use std::fmt;
+use std::str::FromStr;
+
+use counter_core::Timestamp;
+
+use crate::dashboard::format::instants;
+use crate::text::escape::isolated;
+use crate::zone::Zone;
+
+/// A value in an address that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrongValue {
+    name: &'static str,
+    value: String,
+    allowed: &'static str,
+}
+
+/// Reads the end of a time: in seconds, or as the last day of it.
+pub(crate) fn end(name: &'static str, text: &str, zone: &Zone) -> Result<Timestamp, WrongValue> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= Timestamp::MAX.as_unix());
+    let end = seconds.map(Timestamp::from_unix).or_else(|| Some(zone.at(instants::end_of_day(text)?)));
+    end.ok_or_else(|| WrongValue::new(name, text, "Unix seconds, or a day such as 2026-11-20"))
+}
+
+/// Reads a whole number that is not 0.
+pub(crate) fn positive<T: FromStr + PartialOrd + Default>(
+    name: &'static str,
+    text: &str,
+) -> Result<T, WrongValue> {
+    let number = text.parse().ok().filter(|number| *number > T::default());
+    number.ok_or_else(|| WrongValue::new(name, text, "a whole number from 1"))
+}
+
+impl WrongValue {
+    pub(crate) fn new(name: &'static str, value: &str, allowed: &'static str) -> Self {
+        // A page shows it.
+        Self { name, value: value.chars().take(100).collect(), allowed }
+    }
+}
+
+impl fmt::Display for WrongValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, allowed } = self;
+        write!(f, "The parameter {name} has the value {}. It has to be {allowed}.", isolated(value))
+    }
+}

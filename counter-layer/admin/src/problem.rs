@@ -1,0 +1,276 @@
+use std::time::Duration;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use counter_alert::forecast::ForecastError;
+use counter_core::{CounterName, Error, ErrorKind, Stats};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::status::{Health, Ledger};
+
+/// An error response: a status, and a body that says what to do.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    retry_after: Option<u64>,
+    details: Box<Details>,
+}
+
+/// A problem, as RFC 9457 writes it. Without a type of its own: the status says what kind it is, and
+/// `parameter` what it is about.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Details {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The meaning of the status.
+    title: &'static str,
+    status: u16,
+    /// The error.
+    detail: String,
+    /// The parameter that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
+    /// The value of the parameter, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// The values that are allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed: Option<String>,
+    /// The number of the last request of the producer that is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    /// The health of this process when the store cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<Health>,
+    /// The ledger of this process when the store cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger: Option<Ledger>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let details = Details {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            parameter: None,
+            value: None,
+            allowed: None,
+            number: None,
+            health: None,
+            ledger: None,
+        };
+        Self { status, retry_after: None, details: Box::new(details) }
+    }
+
+    pub(crate) fn unauthorized(detail: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, detail)
+    }
+
+    pub(crate) fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "you may not read the statistics")
+    }
+
+    pub(crate) fn out_of_scope(what: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, format!("you may read the statistics, but not {what}"))
+    }
+
+    pub(crate) fn another_origin() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "a page of another origin may not change anything here")
+    }
+
+    /// Also for valid credentials: nothing is compared.
+    pub(crate) fn too_many_attempts(wait: u64) -> Self {
+        let detail = "too many logins have failed, and this one was not checked: try again later";
+        Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    }
+
+    pub(crate) fn slow_body(limit: Duration) -> Self {
+        let detail = format!("the body of the request did not arrive within {} s", limit.as_secs());
+        Self::new(StatusCode::REQUEST_TIMEOUT, detail)
+    }
+
+    pub(crate) fn too_many_bodies() -> Self {
+        let detail =
+            "too many bodies of requests are incomplete, and this one was not read to its end: try again";
+        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// A link or a revocation by a client without a token.
+    pub(crate) fn no_token() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this needs the admin token, or a session that began with it")
+    }
+
+    pub(crate) fn not_revoked(error: &Error) -> Self {
+        tracing::warn!(%error, "sessions or links cannot be revoked");
+        let detail = "the store could not be written, so nothing was revoked for certain: try again, or change the token";
+        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    pub(crate) fn too_many_listeners(most: usize) -> Self {
+        let detail = format!("the limit of {most} listeners is reached");
+        Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    pub(crate) fn nothing_here() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "the statistics have no such path")
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods, which `Allow` lists")
+    }
+
+    pub(crate) fn unknown_counter(counter: &CounterName) -> Self {
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such counter");
+        problem.details.parameter = Some("counter".to_owned());
+        problem.details.value = Some(counter.to_string());
+        problem
+    }
+
+    pub(crate) fn unknown_rule(rule: &str) -> Self {
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such rule");
+        problem.details.parameter = Some("rule".to_owned());
+        problem.details.value = Some(rule.to_owned());
+        problem
+    }
+
+    /// A parameter that cannot be understood; `value` is missing when the parameter is.
+    pub(crate) fn parameter(
+        detail: impl Into<String>,
+        parameter: &str,
+        value: Option<&str>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, detail);
+        problem.details.parameter = Some(parameter.to_owned());
+        problem.details.value = value.map(str::to_owned);
+        problem.details.allowed = Some(allowed.into());
+        problem
+    }
+
+    pub(crate) fn no_link() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this link has ended, or is not the one that was made")
+    }
+
+    /// The problem of a failed read.
+    pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
+        match error.kind() {
+            ErrorKind::TooManyBuckets { asked, most } => {
+                let allowed = format!("ranges of at most {most} buckets, over all counters");
+                Self::parameter(error.to_string(), "from", Some(&format!("{asked} buckets")), allowed)
+            }
+            ErrorKind::UnknownPrecision { asked, kept } => {
+                Self::parameter(error.to_string(), "precision", Some(&asked.to_string()), kept)
+            }
+            ErrorKind::TooManyCounters { .. } => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
+            _ => {
+                warn(stats, error, "the statistics cannot be read");
+                Self::without_the_store(error, stats)
+            }
+        }
+    }
+
+    /// A silence or a test of which the store did not say that it is there. To ask again is safe.
+    pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "alerts cannot be changed");
+        Self::without_the_store(error, stats)
+    }
+
+    pub(crate) fn audit_under_way() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "another request's audit is under way: ask for its result when it is done",
+        )
+    }
+
+    /// An audit, perhaps with a repair, that one of the stores ended.
+    pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "an audit of the archive failed");
+        Self::without_the_store(error, stats)
+    }
+
+    /// A note that was perhaps not added, or not removed.
+    pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
+        if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
+            return Self::new(StatusCode::CONFLICT, error.to_string());
+        }
+        warn(stats, error, "the notes cannot be changed");
+        Self::without_the_store(error, stats)
+    }
+
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    pub(crate) fn unread_body() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
+    }
+
+    /// The problem of a forecast that was refused.
+    pub(crate) fn no_forecast(refused: &ForecastError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
+    }
+
+    pub(crate) fn without_the_store(error: &Error, stats: &Stats) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+        problem.details.health = Some(stats.health().into());
+        problem.details.ledger = Some(stats.ledger().into());
+        problem
+    }
+
+    pub(crate) fn details(&self) -> &Details {
+        &self.details
+    }
+}
+
+#[cfg(feature = "hits")]
+impl Problem {
+    /// A request of a producer whose earlier ones are not counted.
+    pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
+        let detail = format!(
+            "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
+             send {} next",
+            counted + 1
+        );
+        let mut problem = Self::new(StatusCode::CONFLICT, detail);
+        problem.details.number = Some(counted);
+        problem
+    }
+
+    pub(crate) fn encoded_body() -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
+    }
+
+    /// Hits that the store did not take now. To send them again is safe.
+    pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "hits of a producer are not counted, until it repeats them");
+        Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.details)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// Logs an error of the store, once a second for each message: every request may fail during an outage.
+pub(crate) fn warn(stats: &Stats, error: &Error, message: &'static str) {
+    if stats.admits_log_line(message) {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "{message}");
+    }
+}

@@ -1,0 +1,355 @@
+//! Hits that other programs send: each program is a source, whose positions follow from the numbers of its requests.
+//!
+//! A request has a range of positions, one for each record and some to spare, so that a large one reaches the store in
+//! several batches and is continued where it was left off.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use counter_core::source::{Commit, Source, SourceHits, SourceName, Sources};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Bin, Hit, Measured, Skip};
+use counter_core::{CounterName, Error, Recorder, Timestamp};
+
+use counter_layer::internal::Keys;
+use counter_layer::log::{Decision, LogCounter, Malformed, MalformedLines};
+use counter_layer::record::{CounterRecord, Record};
+
+/// What counts the hits that producers send.
+#[derive(Clone, Debug)]
+pub(crate) struct Producers(Arc<State>);
+
+struct State {
+    sources: Sources,
+    counter: Mutex<LogCounter>,
+    keys: Mutex<Keys>,
+    malformed: Mutex<MalformedLines>,
+    /// The number of counters that producers leave to others: half of those that were free at first.
+    reserve: usize,
+}
+
+/// The name of a producer, as that of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct Producer(SourceName);
+
+/// What became of the records of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Receipt {
+    pub(crate) read: u64,
+    pub(crate) recorded: u64,
+    pub(crate) already_counted: u64,
+    pub(crate) excluded: u64,
+    pub(crate) unmatched: u64,
+    pub(crate) ignored: u64,
+    /// The hits that this request added, by where they are.
+    pub(crate) hits: SourceHits,
+    /// Line, from 1, and reason.
+    pub(crate) malformed: Vec<(usize, Malformed)>,
+}
+
+/// The reason why a request is not counted.
+#[derive(Debug)]
+pub(crate) enum NotCounted {
+    /// It has more than [`RECORDS`] records.
+    TooManyRecords,
+    /// The last request that is counted is this one, and the request does not follow it.
+    Gap(u64),
+    /// The store has perhaps not counted it, or a part of it.
+    Store(Error),
+}
+
+/// A record of a request, with its line, from 1.
+type Line<'a> = (usize, Result<Record<'a>, Malformed>);
+
+/// The decision about a record.
+enum Decided {
+    /// The instant, and among the hits of all records the place of its own, and of those of them that are measured, with
+    /// the bin of the status.
+    Counted(Timestamp, Range<usize>, Range<usize>, Option<Bin>),
+    Skipped(Skip),
+    Malformed(Malformed),
+}
+
+/// The largest number of records in a request.
+pub(crate) const RECORDS: usize = 1000;
+
+/// The positions of a request.
+const SLOTS: u64 = 1024;
+
+/// The time for which the store keeps the position of a producer, where nothing else is said: 90 days.
+const LIFE: Duration = Duration::from_secs(90 * 86_400);
+
+/// Stands before the names of producers among those of sources.
+const PREFIX: &str = "producer:";
+
+/// The key of records that need none.
+const NO_KEY: VisitorKey = VisitorKey::new([0; 16]);
+
+impl Producer {
+    /// The length of the longest name, in bytes.
+    pub(crate) const MAX_BYTES: usize = SourceName::MAX_BYTES - PREFIX.len();
+
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        if name.is_empty() { None } else { SourceName::new(&format!("{PREFIX}{name}")).ok().map(Self) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0.strip_prefix(PREFIX).unwrap_or(&self.0)
+    }
+}
+
+impl Producers {
+    /// The largest number of a request.
+    pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / SLOTS;
+
+    pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
+        let sources = if sources.kept_for().is_none() { sources.keep_for(LIFE) } else { sources };
+        let (keys, malformed) = (Mutex::default(), Mutex::default());
+        let reserve = counter.recorder().free_counters() / 2;
+        Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
+    }
+
+    /// Returns the records that were malformed, by reason: as often as the ledgers of their sources have them.
+    pub(crate) fn malformed(&self) -> MalformedLines {
+        *self.0.malformed()
+    }
+
+    /// Returns the number of the last request that is counted, 0 if there is none.
+    pub(crate) async fn number(&self, producer: &Producer) -> Result<u64, Error> {
+        let source = self.0.sources.open(producer.0.clone()).await?;
+        Ok(source.position() / SLOTS)
+    }
+
+    /// Counts the records of a request: those lines that are not empty.
+    pub(crate) async fn count(
+        &self,
+        producer: &Producer,
+        number: u64,
+        body: &[u8],
+    ) -> Result<Receipt, NotCounted> {
+        let lines = read(body)?;
+        let (decided, hits) = self.0.decide(&lines).await.map_err(NotCounted::Store)?;
+        let slots = (number - 1) * SLOTS..number * SLOTS;
+        let mut source = self.0.sources.open(producer.0.clone()).await.map_err(NotCounted::Store)?;
+        let (opened_at, before) = (source.position(), source.ledger().records.malformed);
+        // Of a request that is repeated, every record is offered once more, so that the ledger has it.
+        let mut next = 0;
+        while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
+            next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
+        }
+        let receipt = Receipt { hits: source.hits(), ..Receipt::of(&lines, &decided, &slots, opened_at) };
+        let malformed = source.ledger().records.malformed;
+        // Often enough to be noticed, and never more than 64 times.
+        if malformed.checked_ilog2() > before.checked_ilog2() {
+            tracing::warn!(source = %source.name(), number, malformed, "records are malformed");
+        }
+        Ok(receipt)
+    }
+}
+
+impl State {
+    /// Decides about each record, and returns the hits of all.
+    async fn decide(&self, lines: &[Line<'_>]) -> Result<(Vec<Decided>, Vec<Hit>), Error> {
+        let needs_key = self.counter().needs_key();
+        let mut keys = Vec::with_capacity(lines.len());
+        for (_, record) in lines {
+            keys.push(match record {
+                Ok(Record::Counter(record)) if record.visitor.is_some() => self.key(record.at).await?,
+                Ok(Record::Request(record)) if needs_key => self.key(record.at).await?,
+                _ => NO_KEY,
+            });
+        }
+        let mut counter = self.counter();
+        let recorder = counter.recorder().clone();
+        let (mut decided, mut all) = (Vec::with_capacity(lines.len()), Vec::new());
+        for ((_, record), key) in lines.iter().zip(keys) {
+            let from = all.len();
+            decided.push(match record {
+                Err(reason) => Decided::Malformed(*reason),
+                Ok(Record::Counter(record)) => {
+                    all.push(self.hit(&recorder, record, key));
+                    Decided::Counted(record.at, from..all.len(), from..from, None)
+                }
+                Ok(Record::Request(record)) => match record.decide(&mut counter, key) {
+                    Decision::Counted { hits, measured, .. } => {
+                        all.extend_from_slice(hits);
+                        let own = from..from + measured.hits.len();
+                        Decided::Counted(record.at, from..all.len(), own, measured.bins.first().copied())
+                    }
+                    Decision::Skipped(skip) => Decided::Skipped(skip),
+                    Decision::Malformed(reason) => Decided::Malformed(reason),
+                },
+                Ok(_) => Decided::Malformed(Malformed::Fields),
+            });
+        }
+        Ok((decided, all))
+    }
+
+    /// Returns the hits of a record, under `(other)` if the counter is new and the others are reserved.
+    fn hit(&self, recorder: &Recorder, record: &CounterRecord<'_>, key: VisitorKey) -> Hit {
+        let is_new = || recorder.find_counter(&record.counter).is_none();
+        if recorder.free_counters() <= self.reserve && is_new() {
+            let mut record = record.clone();
+            record.counter = CounterName::OTHER.into();
+            return record.hit(recorder, Some(key));
+        }
+        record.hit(recorder, Some(key))
+    }
+
+    /// Returns the key of the visitors of an instant.
+    async fn key(&self, at: Timestamp) -> Result<VisitorKey, Error> {
+        if let Some(key) = self.keys().get(at) {
+            return Ok(key);
+        }
+        let (key, epoch) = self.sources.visitor_key(at).await?;
+        self.keys().insert(epoch, key);
+        Ok(key)
+    }
+
+    /// Offers records to a source, from the one with this index on, and returns whether the store has counted the request:
+    /// if it has not, it is at another position.
+    async fn count(
+        &self,
+        source: &mut Source,
+        slots: &Range<u64>,
+        decided: &[Decided],
+        from: usize,
+        hits: &[Hit],
+    ) -> Result<bool, NotCounted> {
+        if source.position() < slots.start {
+            return Err(NotCounted::Gap(source.position() / SLOTS));
+        }
+        for (position, decided) in (slots.start + from as u64..).zip(decided) {
+            let range = position..position + 1;
+            let is_full = match decided {
+                Decided::Counted(at, those, own, bin) => {
+                    let measured = Measured { hits: &hits[own.clone()], bins: bin.as_slice() };
+                    source.record_measured(range, *at, &hits[those.clone()], measured)
+                }
+                Decided::Skipped(skip) => {
+                    source.skip(range, *skip);
+                    false
+                }
+                Decided::Malformed(reason) => {
+                    source.malformed(range);
+                    self.malformed().add(*reason);
+                    false
+                }
+            };
+            if is_full && source.commit().await.map_err(NotCounted::Store)? == Commit::Moved {
+                return Ok(false);
+            }
+        }
+        source.advance_to(slots.end);
+        Ok(source.close().await.map_err(NotCounted::Store)? == Commit::Done)
+    }
+
+    fn counter(&self) -> MutexGuard<'_, LogCounter> {
+        self.counter.lock().expect("nothing panics under this lock")
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().expect("nothing panics under this lock")
+    }
+
+    fn malformed(&self) -> MutexGuard<'_, MalformedLines> {
+        self.malformed.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Receipt {
+    fn of(lines: &[Line<'_>], decided: &[Decided], slots: &Range<u64>, opened_at: u64) -> Self {
+        let mut receipt = Self::default();
+        for (position, ((line, _), decided)) in (slots.start..).zip(lines.iter().zip(decided)) {
+            receipt.read += 1;
+            match decided {
+                Decided::Counted(..) if position < opened_at => receipt.already_counted += 1,
+                Decided::Counted(..) => receipt.recorded += 1,
+                Decided::Skipped(Skip::Excluded) => receipt.excluded += 1,
+                Decided::Skipped(Skip::Unmatched) => receipt.unmatched += 1,
+                Decided::Skipped(_) => receipt.ignored += 1,
+                Decided::Malformed(reason) => receipt.malformed.push((*line, *reason)),
+            }
+        }
+        receipt
+    }
+}
+
+/// Reads the records of a body, one in each line that is not empty.
+fn read(body: &[u8]) -> Result<Vec<Line<'_>>, NotCounted> {
+    let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
+    let lines = lines.filter(|(_, line)| !line.is_empty());
+    let records =
+        lines.map(|(index, line)| (index + 1, serde_json::from_slice(line).map_err(|why| reason(&why))));
+    let records: Vec<_> = records.take(RECORDS + 1).collect();
+    if records.len() > RECORDS { Err(NotCounted::TooManyRecords) } else { Ok(records) }
+}
+
+/// Returns the reason why a line is no record, without anything that stands in it.
+fn reason(error: &serde_json::Error) -> Malformed {
+    if error.is_data() { Malformed::Fields } else { Malformed::Json }
+}
+
+fn usize_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_record_or_has_a_reason_that_shows_nothing_of_it() {
+        let body =
+            b"{\"counter\":\"a\",\"at\":1}\n\n\r\n[1]\n{\"at\":1}\n{\"counter\":\"a\",\"at\":1\n\xff\n{}{}";
+        let lines = read(body).expect("a few lines");
+        let reasons: Vec<_> =
+            lines.iter().map(|(line, record)| (*line, record.as_ref().err().copied())).collect();
+        let expected = [
+            (1, None),
+            (4, Some(Malformed::Fields)),
+            (5, Some(Malformed::Fields)),
+            (6, Some(Malformed::Json)),
+            (7, Some(Malformed::Json)),
+            (8, Some(Malformed::Fields)),
+        ];
+        assert_eq!(reasons[..5], expected[..5]);
+        assert!(matches!(reasons[5], (8, Some(_))), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_request_has_a_number_of_records_and_not_one_more() {
+        let body = |records| "{}\n".repeat(records).into_bytes();
+        assert_eq!(read(&body(RECORDS)).map(|lines| lines.len()).ok(), Some(RECORDS));
+        assert!(matches!(read(&body(RECORDS + 1)), Err(NotCounted::TooManyRecords)));
+        assert!(RECORDS as u64 <= SLOTS);
+    }
+
+    #[test]
+    fn a_producer_cannot_take_the_name_of_another_source() {
+        let producer = Producer::new("shop").expect("a name");
+        assert_eq!((&*producer.0, producer.name()), ("producer:shop", "shop"));
+        for wrong in ["", "a\nb", &"x".repeat(Producer::MAX_BYTES + 1)] {
+            assert!(Producer::new(wrong).is_none(), "{wrong}");
+        }
+        assert!(Producer::new(&"x".repeat(Producer::MAX_BYTES)).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_lines_without_a_panic(body in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let lines = read(&body).expect("fewer than the bound");
+            prop_assert!(lines.len() <= body.len());
+        }
+    }
+}

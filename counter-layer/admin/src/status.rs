@@ -1,0 +1,231 @@
+//! The state of this process, as every part of the router tells it: ledger and health.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The account of every request and hit that this process has seen.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ledger {
+    pub(crate) requests: Requests,
+    pub(crate) hits: Hits,
+}
+
+/// `observed` is the sum of `recorded`, `excluded`, `unmatched` and those that were ignored.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Requests {
+    observed: u64,
+    recorded: u64,
+    excluded: u64,
+    unmatched: u64,
+    ignored: Ignored,
+    /// A part of `recorded`.
+    bots: u64,
+    /// A part of `recorded`: requests of people that have no visitor.
+    unidentified: u64,
+    /// A part of `recorded`.
+    unconfirmed: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ignored {
+    outcome: u64,
+    prefetch: u64,
+}
+
+/// `recorded` is the sum of `applied`, `pending`, `expired` and those that were dropped.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Hits {
+    recorded: u64,
+    applied: u64,
+    pending: u64,
+    expired: u64,
+    dropped: Dropped,
+    /// A part of `recorded`.
+    overflow: u64,
+    /// A part of `recorded`: hits of processes that ended, taken over from a spool.
+    recovered: u64,
+    /// A part of `applied`.
+    lost_by_server: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Dropped {
+    wrong_type: u64,
+    not_a_number: u64,
+    out_of_range: u64,
+    ahead: u64,
+    in_doubt: u64,
+    other: u64,
+}
+
+/// The health of this process's connection to its store.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    status: Status,
+    pending: u64,
+    pending_cells: usize,
+    retained_bytes: usize,
+    connections: u64,
+    seconds_since_acknowledged: Option<f64>,
+    failing_for_seconds: Option<f64>,
+    last_error: Option<String>,
+    /// The time for which no sending of waiting hits has begun.
+    stalled_for_seconds: Option<f64>,
+    /// The seconds by which the clock of this process was ahead of the store's at the last batch.
+    clock_skew_seconds: Option<i64>,
+    /// The state of the spool; null without one.
+    spool: Option<Spool>,
+    /// The state of the archive; null without one.
+    archive: Option<Archive>,
+    /// Signs of a setup that gives wrong numbers, although nothing fails.
+    hints: Vec<Hint>,
+}
+
+/// The state of the file that keeps what waits for the store.
+#[derive(Debug, Serialize, ToSchema)]
+struct Spool {
+    /// The hits that neither the file nor the store has.
+    unwritten: u64,
+    bytes: u64,
+    /// The files of ended processes that are still to be sent.
+    leftovers: usize,
+    seconds_since_written: Option<f64>,
+    failing_for_seconds: Option<f64>,
+    last_error: Option<String>,
+}
+
+/// The state of the second store, which keeps closed buckets for years.
+#[derive(Debug, Serialize, ToSchema)]
+struct Archive {
+    /// The buckets of a precision that left retention and wait for their last copy: the most of any precision.
+    waiting_buckets: u32,
+    /// The keys and entries of the store that could not be read, and are not in the archive.
+    unreadable: u64,
+    /// The values that the near store has less of than the archive, as of the last audit; null before the first.
+    differing: Option<u64>,
+}
+
+/// A sign of a setup that gives wrong numbers.
+#[derive(Debug, Serialize, ToSchema)]
+struct Hint {
+    name: &'static str,
+    /// The sentences that say what was seen, and what follows from it.
+    seen: &'static str,
+    /// The sentences that say what to do.
+    remedy: &'static str,
+}
+
+/// The data of a `status` event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Standing {
+    pub(crate) ledger: Ledger,
+    pub(crate) health: Health,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// Batches are accepted, and nothing is known to be wrong.
+    Ok,
+    /// Batches are accepted, but a hint holds, the clock is off, or the spool cannot be written.
+    Degraded,
+    /// Batches are not accepted, or not sent.
+    Failing,
+}
+
+impl From<counter_core::Ledger> for Ledger {
+    fn from(ledger: counter_core::Ledger) -> Self {
+        let (requests, hits) = (ledger.requests, ledger.hits);
+        Self {
+            requests: Requests {
+                observed: requests.observed,
+                recorded: requests.recorded,
+                excluded: requests.excluded,
+                unmatched: requests.unmatched,
+                ignored: requests.ignored.into(),
+                bots: requests.bots,
+                unidentified: requests.unidentified,
+                unconfirmed: requests.unconfirmed,
+            },
+            hits: Hits {
+                recorded: hits.recorded,
+                applied: hits.applied,
+                pending: hits.pending,
+                expired: hits.expired,
+                dropped: hits.dropped.into(),
+                overflow: hits.overflow,
+                recovered: hits.recovered,
+                lost_by_server: hits.lost_by_server,
+            },
+        }
+    }
+}
+
+impl From<counter_core::visits::Ignored> for Ignored {
+    fn from(ignored: counter_core::visits::Ignored) -> Self {
+        Self { outcome: ignored.outcome, prefetch: ignored.prefetch }
+    }
+}
+
+impl From<counter_core::visits::Dropped> for Dropped {
+    fn from(dropped: counter_core::visits::Dropped) -> Self {
+        Self {
+            wrong_type: dropped.wrong_type,
+            not_a_number: dropped.not_a_number,
+            out_of_range: dropped.out_of_range,
+            ahead: dropped.ahead,
+            in_doubt: dropped.in_doubt,
+            other: dropped.other,
+        }
+    }
+}
+
+impl From<counter_core::Health> for Health {
+    fn from(health: counter_core::Health) -> Self {
+        Self {
+            status: match (health.is_well(), health.is_degraded()) {
+                (false, _) => Status::Failing,
+                (true, true) => Status::Degraded,
+                (true, false) => Status::Ok,
+            },
+            pending: health.pending,
+            pending_cells: health.pending_cells,
+            retained_bytes: health.retained_bytes,
+            connections: health.connections,
+            seconds_since_acknowledged: health.since_acknowledged.map(|since| since.as_secs_f64()),
+            failing_for_seconds: health.failing_for.map(|since| since.as_secs_f64()),
+            last_error: health.last_error,
+            stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
+            clock_skew_seconds: health.clock_skew,
+            spool: health.spool.map(Spool::from),
+            archive: health.archive.map(Archive::from),
+            hints: health.hints.into_iter().map(Hint::from).collect(),
+        }
+    }
+}
+
+impl From<counter_core::visits::SpoolHealth> for Spool {
+    fn from(spool: counter_core::visits::SpoolHealth) -> Self {
+        Self {
+            unwritten: spool.unwritten,
+            bytes: spool.bytes,
+            leftovers: spool.leftovers,
+            seconds_since_written: spool.since_written.map(|since| since.as_secs_f64()),
+            failing_for_seconds: spool.failing_for.map(|since| since.as_secs_f64()),
+            last_error: spool.last_error,
+        }
+    }
+}
+
+impl From<counter_core::visits::ArchiveHealth> for Archive {
+    fn from(archive: counter_core::visits::ArchiveHealth) -> Self {
+        let counter_core::visits::ArchiveHealth { waiting_buckets, unreadable, differing, .. } = archive;
+        Self { waiting_buckets, unreadable, differing }
+    }
+}
+
+impl From<counter_core::visits::Hint> for Hint {
+    fn from(hint: counter_core::visits::Hint) -> Self {
+        Self { name: hint.name, seen: hint.seen, remedy: hint.remedy }
+    }
+}

@@ -1,0 +1,125 @@
+//! Zones by their names in the IANA database.
+
+use std::error::Error;
+use std::fmt;
+
+use counter_core::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{Zone, instant};
+
+/// The error of a name that no time zone has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeZoneError {
+    /// The name.
+    pub name: String,
+}
+
+impl Zone {
+    /// Returns the zone of this name in the IANA database.
+    pub(crate) fn new(name: &str) -> Result<Self, TimeZoneError> {
+        let zone = find(name)?;
+        // UTC under any name has the buckets of the store.
+        let is_utc = zone == TimeZone::UTC || zone.iana_name().is_some_and(|name| name.ends_with("UTC"));
+        Ok(Self { named: (!is_utc).then_some(zone) })
+    }
+}
+
+/// Returns a function from an instant to the seconds by which the clocks of a time zone of the IANA database are ahead of
+/// UTC, such as for the days of reports.
+///
+/// ```
+/// use counter_admin::utc_offset;
+/// use counter_core::Timestamp;
+///
+/// let berlin = utc_offset("Europe/Berlin")?;
+/// let (summer, winter) = (Timestamp::from_unix(1_782_864_000), Timestamp::from_unix(1_798_761_600));
+/// assert_eq!((berlin(summer), berlin(winter)), (7200, 3600));
+/// # Ok::<(), counter_admin::TimeZoneError>(())
+/// ```
+///
+/// # Errors
+/// Fails if there is no time zone of this name.
+pub fn utc_offset(name: &str) -> Result<impl Fn(Timestamp) -> i32 + Send + Sync + 'static, TimeZoneError> {
+    let zone = find(name)?;
+    Ok(move |at| instant(at).map_or(0, |at| zone.to_offset(at).seconds()))
+}
+
+fn find(name: &str) -> Result<TimeZone, TimeZoneError> {
+    TimeZone::get(name).map_err(|_| TimeZoneError { name: name.to_owned() })
+}
+
+impl fmt::Display for TimeZoneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is no time zone of the IANA database, such as Europe/Berlin", self.name)
+    }
+}
+
+impl Error for TimeZoneError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix(seconds: u64) -> Timestamp {
+        Timestamp::from_unix(seconds)
+    }
+
+    #[test]
+    fn days_have_23_24_or_25_hours() {
+        let berlin = Zone::new("europe/berlin").expect("a zone");
+        assert_eq!((berlin.name(), berlin.is_utc()), ("Europe/Berlin", false));
+        for (noon, hours) in [
+            // 2026-03-29 and 2026-10-25, on which clocks are changed, and the days after these.
+            (1_774_778_400, 23),
+            (1_774_864_800, 24),
+            (1_792_926_000, 25),
+            (1_793_012_400, 24),
+        ] {
+            let day = berlin.day(unix(noon));
+            let next = berlin.next_day(day);
+            assert_eq!(next.as_unix() - day.as_unix(), hours * 3600, "{noon}");
+            assert_eq!((berlin.day_before(next), berlin.day(next)), (day, next), "{noon}");
+            assert_eq!(
+                (berlin.local(day).as_unix() % 86_400, berlin.at(berlin.local(day))),
+                (0, day),
+                "{noon}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_day_begins_where_clocks_pass_over_midnight() {
+        // In Cairo summer time began on 2026-04-24 at 0:00, which became 1:00.
+        let cairo = Zone::new("Africa/Cairo").expect("a zone");
+        let day = cairo.day(unix(1_777_028_400));
+        assert_eq!((day, cairo.local(day).as_unix() % 86_400), (unix(1_776_981_600), 3600));
+        assert_eq!(cairo.next_day(day).as_unix() - day.as_unix(), 23 * 3600);
+        assert_eq!(cairo.next_day(cairo.day_before(day)), day);
+    }
+
+    #[test]
+    fn a_zone_has_a_name_and_utc_is_none_of_them() {
+        for name in ["UTC", "Etc/UTC", "utc"] {
+            let zone = Zone::new(name).expect("a zone");
+            assert!(zone.is_utc() && zone == Zone::default(), "{name}");
+        }
+        for name in ["", "Europe/Atlantis", "+01:00", "Europe/Berlin\0", "../etc/passwd"] {
+            let error = Zone::new(name).expect_err(name);
+            assert!(error.to_string().contains("is no time zone"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_instant_has_a_day_in_every_zone() {
+        for name in ["Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo", "Pacific/Apia", "Pacific/Chatham"]
+        {
+            let zone = Zone::new(name).expect("a zone");
+            for at in [0, 1, 86_399, 1_325_203_200, 1_795_228_799, Timestamp::MAX.as_unix()].map(unix) {
+                let (day, next) = (zone.day(at), zone.next_day(at));
+                assert!(day <= at && (day < next || at == Timestamp::MAX), "{name} {at}: {day} to {next}");
+            }
+        }
+    }
+}

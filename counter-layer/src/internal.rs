@@ -1,0 +1,28 @@
+//! Items for the other packages of this workspace, which pin the exact version. They are not part of the API.
+
+use http::request::Parts;
+
+pub use crate::closure::Closure;
+use crate::identity::{Address, RequestHead};
+#[cfg(feature = "log")]
+pub use crate::log::Keys;
+pub use crate::reserved::{AGENTS, HITS, STATUSES, is_of_a_facet, is_reserved};
+
+/// Returns the significant bits of the client's address, if it is known.
+pub fn client(address: &Address, parts: &Parts) -> Option<u128> {
+    address.client(&head(parts))
+}
+
+/// Returns `true` if a trusted proxy has passed the request on.
+pub fn is_forwarded(address: &Address, parts: &Parts) -> bool {
+    address.is_forwarded(&head(parts))
+}
+
+const fn head(parts: &Parts) -> RequestHead<'_> {
+    RequestHead {
+        method: &parts.method,
+        uri: &parts.uri,
+        headers: &parts.headers,
+        extensions: &parts.extensions,
+    }
+}
