@@ -52,30 +52,23 @@
 //! ```
 
 mod malformed;
-mod clock;
-mod escapes;
 mod line;
-mod fields;
-mod pattern;
-mod w3c;
-mod json;
 mod format;
-mod detect;
 mod counter;
 mod lines;
-mod fingerprint;
 mod follow;
 mod keys;
-mod marks;
 mod index;
 mod import;
 
 pub use counter::{Decision, LogCounter};
-pub use detect::UnknownFormat;
-pub use fingerprint::Fingerprint;
+pub use follow::fingerprint::Fingerprint;
 pub use follow::{Follower, Grown, LogFile};
+pub use format::detect::UnknownFormat;
+pub use format::pattern::FormatError;
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
+pub use index::marks::Marks;
 pub use index::{LogIndex, LogIndexError};
 #[doc(hidden)]
 pub use keys::Keys;
@@ -84,5 +77,3 @@ pub use line::Line;
 pub(crate) use line::{Headers, Piece};
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
-pub use marks::Marks;
-pub use pattern::FormatError;

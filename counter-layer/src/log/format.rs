@@ -1,12 +1,21 @@
+//! Formats of access logs, and the parser of their lines.
+
+mod clock;
+mod escapes;
+mod fields;
+pub(super) mod pattern;
+mod w3c;
+mod json;
+pub(super) mod detect;
+
 use std::fmt;
 use std::str::FromStr;
 
-use super::fields::Fields;
-use super::json;
 use super::line::Line;
 use super::malformed::Malformed;
-use super::pattern::{FormatError, Pattern};
-use super::w3c::Directives;
+use fields::Fields;
+use pattern::{FormatError, Pattern};
+use w3c::Directives;
 
 /// The format of an access log.
 ///

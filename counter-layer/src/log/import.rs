@@ -8,10 +8,10 @@ use counter_core::visitor::VisitorKey;
 
 use super::counter::{Decision, LogCounter};
 use super::format::{Format, Parser};
+use super::index::marks::{Mark, Marks};
 use super::keys::Keys;
 use super::lines::Lines;
 use super::malformed::MalformedLines;
-use super::marks::{Mark, Marks};
 
 /// Counts logs into [sources](counter_core::source): each line once, however often and wherever the log is read.
 ///

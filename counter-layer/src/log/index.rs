@@ -1,5 +1,7 @@
 //! The logs that were counted under one name, by a sample of their lines.
 
+pub(super) mod marks;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +17,7 @@ use counter_core::{Error, Timestamp};
 
 use super::format::Parser;
 use super::lines::Lines;
-use super::marks::{Mark, Marks, keep, within};
+use marks::{Mark, Marks, keep, within};
 
 /// Recognizes lines that were counted before as a part of another log.
 ///

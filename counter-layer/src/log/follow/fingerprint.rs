@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use counter_core::VisitorId;
 use counter_core::visitor::VisitorKey;
 
-use super::format::MAX_LINE;
+use crate::log::format::MAX_LINE;
 
 /// The identity of a log file: a hash of its first line, without addresses.
 ///

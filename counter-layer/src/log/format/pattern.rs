@@ -8,7 +8,7 @@ use http::HeaderName;
 use super::clock::{self, TimeForm};
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::log::malformed::Malformed;
 
 /// A pattern that lines are read by.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@ use std::fmt;
 
 use http::HeaderName;
 
-use super::format::{Format, Parser};
-use super::line::Line;
-use super::malformed::Malformed;
+use super::{Format, Parser};
+use crate::log::line::Line;
+use crate::log::malformed::Malformed;
 
 /// The error of a log whose format cannot be found out.
 ///

@@ -9,7 +9,7 @@ use http::HeaderName;
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::log::malformed::Malformed;
 
 /// The place of a name in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

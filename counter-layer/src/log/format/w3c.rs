@@ -6,7 +6,7 @@ use http::{HeaderName, header};
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::log::malformed::Malformed;
 
 /// The directives that hold for the next line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use http::{HeaderName, StatusCode, Version};
 
 use super::clock::{Clock, TimeForm};
 use super::escapes::Escapes;
-use super::line::{Headers, Line, Piece};
-use super::malformed::Malformed;
 use crate::Outcome;
+use crate::log::line::{Headers, Line, Piece};
+use crate::log::malformed::Malformed;
 
 /// The meaning of a field of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
