@@ -1,14 +1,10 @@
 //! The layer, its service and its future, and how they count one request.
 
 mod outcome;
-mod facet;
 mod measures;
-mod delivery;
 mod visit;
-mod page;
-mod route;
-mod setup;
 mod settings;
+mod route;
 mod seen;
 mod extra;
 mod counting;
@@ -22,8 +18,6 @@ mod layer;
 
 #[cfg(feature = "log")]
 pub(crate) use counting::Counting;
-pub use delivery::Delivery;
-pub use facet::Facet;
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "log")]
@@ -32,4 +26,6 @@ pub(crate) use measures::{Bins, Logged};
 pub(crate) use open_body::OpenBody;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
+pub use settings::delivery::Delivery;
+pub use settings::facet::Facet;
 pub use visit::Visit;

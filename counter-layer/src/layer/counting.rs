@@ -15,15 +15,15 @@ use http::HeaderValue;
 use http::Method;
 
 use super::extra::{Confirmation, Extra, Spare};
-use super::facet::FACETS;
 #[cfg(feature = "log")]
 use super::measures::Measures;
-use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::seen::{MOST_OTHERS, Seen};
-use super::settings::{Fallback, Settings};
+use super::settings::facet::FACETS;
+use super::settings::page::{Page, Pages};
 #[cfg(feature = "log")]
-use super::setup::Setup;
+use super::settings::setup::Setup;
+use super::settings::{Fallback, Settings};
 use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::caught;
 #[cfg(feature = "log")]

@@ -7,11 +7,11 @@ use tower_layer::Layer;
 
 use super::counting::Counting;
 use super::extra::Spare;
-use super::facet::Facets;
 use super::measures::Measures;
-use super::page::Pages;
 use super::route::KnownRoute;
 use super::settings::Settings;
+use super::settings::facet::Facets;
+use super::settings::page::Pages;
 use super::visit::Then;
 use super::{AccessCounter, Delivery, Facet, Outcome, Visit};
 use crate::closure::Closure;

@@ -6,8 +6,8 @@ use counter_core::visits::Hit;
 use counter_core::visits::{Agent, PageView};
 use counter_core::{Counter, Timestamp};
 
-use super::facet::FACETS;
 use super::settings::Settings;
+use super::settings::facet::FACETS;
 use crate::Outcome;
 use crate::label::{LABELS, Noted};
 
