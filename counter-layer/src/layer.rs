@@ -15,13 +15,12 @@ mod future;
 mod service;
 #[allow(clippy::module_inception, reason = "the `Layer` itself, beside its service and its future")]
 mod layer;
+mod decider;
 
-#[cfg(feature = "log")]
-pub(crate) use counting::Counting;
+pub use decider::{Counted, Decider};
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
-#[cfg(feature = "log")]
-pub(crate) use measures::{Bins, Logged};
+pub use measures::Logged;
 #[cfg(feature = "body")]
 pub(crate) use open_body::OpenBody;
 pub use outcome::Outcome;

@@ -33,9 +33,8 @@
 //! - `body`: distributions of what is known at the end of a response: its size, and the time to it.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
-//! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `webhook`: [`webhook`], which delivers alerts and reports.
-//! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
+//! - `serde`: rules that can be read from configuration.
 
 mod debug;
 mod reserved;
@@ -54,10 +53,6 @@ pub mod body;
 pub mod grpc;
 #[cfg(feature = "limit")]
 mod limit;
-#[cfg(feature = "log")]
-pub mod log;
-#[cfg(feature = "serde")]
-pub mod record;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 #[doc(hidden)]

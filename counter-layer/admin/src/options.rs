@@ -21,7 +21,7 @@ use super::zone::TimeZoneError;
 #[cfg(feature = "dashboard")]
 use super::zone::Zone;
 #[cfg(feature = "hits")]
-use counter_layer::log::LogCounter;
+use counter_log::LogCounter;
 
 /// Options of the admin router.
 ///
@@ -103,10 +103,11 @@ impl Options {
     /// use counter_core::{Counters, MemoryStore};
     /// use counter_layer::AccessCounterLayer;
     /// use counter_admin::{Access, Options};
+    /// use counter_log::LogCounter;
     ///
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let layer = AccessCounterLayer::new(counters.recorder());
-    /// let options = Options::new().hits(counters.sources(), layer.log_counter());
+    /// let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     /// let access = Access::bearer("a-long-random-token")?.may_record();
     /// let admin = counter_admin::router_with(counters.stats(), access, options);
     /// # drop(admin);

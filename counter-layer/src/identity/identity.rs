@@ -169,7 +169,6 @@ impl Identity {
     }
 
     /// Returns `true` if it hashes under a salt that changes with every epoch.
-    #[cfg(feature = "log")]
     pub(crate) const fn rotates(&self) -> bool {
         let stable = match &self.source {
             Source::Closure(closure) => closure.stable,

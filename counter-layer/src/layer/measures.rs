@@ -1,9 +1,9 @@
 use std::num::NonZeroU64;
-#[cfg(any(feature = "body", feature = "log"))]
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 
+use counter_core::Timestamp;
 use counter_core::visits::{Bin, Measure};
 #[cfg(feature = "body")]
 use http::Response;
@@ -44,13 +44,19 @@ const HEAD: u64 = 2;
 /// A successful response is the beginning of a tunnel.
 const CONNECT: u64 = 4;
 
-/// The quantities of a request that a log tells, where it does.
-#[cfg(feature = "log")]
+/// The facts about the end of a request, as far as a log contains them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Logged {
-    pub(crate) time: Option<Duration>,
-    pub(crate) body: Option<Duration>,
-    pub(crate) size: Option<u64>,
+pub struct Logged {
+    /// The instant at which the request counts.
+    pub at: Timestamp,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The time to the head of the response.
+    pub time: Option<Duration>,
+    /// The time to the end of the response.
+    pub body: Option<Duration>,
+    /// The bytes of the body.
+    pub size: Option<u64>,
 }
 
 /// The bins of a request, at most one of each measure.
@@ -176,10 +182,9 @@ impl Measures {
     }
 
     /// Returns the bins of a request, as far as a log tells of it.
-    #[cfg(feature = "log")]
-    pub(crate) fn logged(&self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
-        let mut bins = self.ended(outcome);
-        let Outcome::Answered(status) = outcome else { return bins };
+    pub(crate) fn logged(&self, method: &Method, logged: &Logged) -> Bins {
+        let mut bins = self.ended(logged.outcome);
+        let Outcome::Answered(status) = logged.outcome else { return bins };
         let measuring = self.begin(method);
         if !measuring.is_tunnel(status) {
             let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };

@@ -21,7 +21,7 @@ use crate::problem::warn;
 use crate::producers::Producers;
 use counter_layer::internal::HITS;
 #[cfg(feature = "hits")]
-use counter_layer::log::{Malformed, MalformedLines};
+use counter_log::{Malformed, MalformedLines};
 
 /// The source of the answer to a scrape.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use http::HeaderName;
 use super::clock::{self, TimeForm};
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use crate::log::malformed::Malformed;
+use crate::malformed::Malformed;
 
 /// A pattern that lines are read by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,8 +315,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Outcome;
-    use crate::log::{Format, Parser};
+    use counter_layer::Outcome;
+
+    use crate::{Format, Parser};
 
     const LINE: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#;
 

@@ -15,8 +15,8 @@ use counter_core::source::SourceName;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Error, Timestamp};
 
-use super::format::Parser;
-use super::lines::Lines;
+use crate::format::Parser;
+use crate::lines::Lines;
 use marks::{Mark, Marks, keep, within};
 
 /// Recognizes lines that were counted before as a part of another log.
@@ -303,7 +303,7 @@ mod tests {
     use counter_core::MemoryStore;
 
     use super::*;
-    use crate::log::Format;
+    use crate::Format;
 
     /// The lines of some seconds of a day, the first of which is `from`.
     fn lines(from: u64, seconds: std::ops::Range<u64>, path: &str) -> String {

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use flate2::read::MultiGzDecoder;
 
-use super::lines::Lines;
+use crate::lines::Lines;
 use fingerprint::Fingerprint;
 
 /// Finds what has grown of a log in a file and in what its rotations left behind.
@@ -31,7 +31,7 @@ use fingerprint::Fingerprint;
 /// it likes, on a thread that may block.
 ///
 /// ```
-/// use counter_layer::log::Follower;
+/// use counter_log::Follower;
 ///
 /// # let folder = std::env::temp_dir().join(format!("follower-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;

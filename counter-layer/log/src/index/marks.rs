@@ -3,9 +3,9 @@ use std::ops::RangeInclusive;
 
 use counter_core::visitor::VisitorKey;
 
-use crate::log::line::Line;
+use crate::line::Line;
 
-/// A sample of the lines of a log, for a [`LogIndex`](crate::log::LogIndex): up to 256 lines of each day.
+/// A sample of the lines of a log, for a [`LogIndex`](crate::LogIndex): up to 256 lines of each day.
 ///
 /// A mark is a hash of the time, the method, the target, the host and the size that a line logs. Nothing in it comes
 /// from the client's address, headers or account, so its key need not be secret: whoever tests a guess against it
