@@ -8,8 +8,6 @@ mod route;
 mod seen;
 mod extra;
 mod counting;
-#[cfg(feature = "body")]
-mod open_body;
 mod guard;
 mod future;
 mod service;
@@ -19,10 +17,10 @@ mod decider;
 
 pub use decider::{Counted, Decider};
 pub use future::ResponseFuture;
+#[cfg(feature = "body")]
+pub(crate) use guard::open_body::OpenBody;
 pub use layer::AccessCounterLayer;
 pub use measures::Logged;
-#[cfg(feature = "body")]
-pub(crate) use open_body::OpenBody;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use settings::delivery::Delivery;

@@ -50,7 +50,7 @@ pub struct AccessCounterLayer {
     recorder: Recorder,
     /// Registered before any other counter, so that none can take its slot.
     hits: Counter,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl AccessCounterLayer {
@@ -341,13 +341,6 @@ impl AccessCounterLayer {
         let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
         self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
-    }
-
-    #[cfg(feature = "body")]
-    pub(crate) fn look_through_bodies(&mut self) {
-        if let Some(measures) = &mut self.settings.measures {
-            measures.bodies = true;
-        }
     }
 
     pub(crate) fn counting(&self) -> Counting {

@@ -1,3 +1,6 @@
+#[cfg(feature = "body")]
+mod body;
+
 use std::num::NonZeroU64;
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
@@ -5,8 +8,6 @@ use std::time::Instant;
 
 use counter_core::Timestamp;
 use counter_core::visits::{Bin, Measure};
-#[cfg(feature = "body")]
-use http::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
@@ -142,37 +143,6 @@ impl Measures {
         {
             bins.push(Bin::grpc(status));
         }
-    }
-
-    /// Returns whether a status of gRPC was found in the head of a response.
-    #[cfg(feature = "body")]
-    pub(crate) fn has_grpc(&self, head: &HeaderMap) -> bool {
-        self.grpc && grpc_status(head).is_some()
-    }
-
-    /// Returns whether the end of this response's body is to be measured, and whether there is a body at all; `None` for
-    /// streams, upgrades and tunnels, whose end says little.
-    #[cfg(feature = "body")]
-    pub(crate) fn watches_body<B>(&self, measuring: Measuring, response: &Response<B>) -> Option<bool> {
-        let (status, headers) = (response.status(), response.headers());
-        let watches = self.bodies && !measuring.is_open_ended(status, headers);
-        watches.then(|| !measuring.has_no_body(status))
-    }
-
-    /// Returns the bins of a response whose body has ended now.
-    #[cfg(feature = "body")]
-    pub(crate) fn body_ended(&self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
-        let mut bins = Bins::none();
-        if self.body {
-            bins.push(Bin::body(Duration::from_nanos(self.took(measuring))));
-        }
-        if self.size {
-            bins.push(Bin::size(bytes));
-        }
-        if let Some(trailers) = trailers {
-            self.look_for_grpc(trailers, &mut bins);
-        }
-        bins
     }
 
     /// Returns the nanoseconds since the beginning of a request.
