@@ -25,7 +25,7 @@
 
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub mod sql;
 pub mod scale;
 pub mod sources;

@@ -136,6 +136,11 @@
 //! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
+#![cfg_attr(
+    all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
+    allow(dead_code, unused_imports, unused_macros, reason = "only the driver of a database uses it")
+)]
+
 mod debug;
 mod unwind;
 mod later;
@@ -163,7 +168,7 @@ mod operations;
     allow(dead_code, unused_imports, reason = "each family needs another part of it")
 )]
 mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 mod sql;
 
 pub mod document;
@@ -183,12 +188,19 @@ pub mod alert;
 pub mod stores;
 pub mod guide;
 
+/// What the other packages of the workspace use, which pin the exact version. It is not part of the API.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::debug::{debug_in_full, in_full};
+    pub use crate::document::change::change_document;
+}
+
 pub use error::{Error, ErrorKind};
 pub use name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 #[doc(inline)]
 pub use stores::SqlStore;
 #[doc(inline)]

@@ -30,7 +30,7 @@ mod recorder;
 mod reading;
 mod store;
 mod identity;
-#[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "archive", feature = "sql"))]
 mod unions;
 pub mod source;
 #[cfg(feature = "spool")]
@@ -46,13 +46,13 @@ mod stats;
 mod counters;
 mod upkeep;
 pub(crate) mod memory;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sql"))]
 mod remarks;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sql"))]
 mod skew;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod sql;
 
 pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};

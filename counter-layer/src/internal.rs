@@ -6,7 +6,6 @@ use http::HeaderMap;
 use http::request::Parts;
 
 pub use crate::closure::Closure;
-pub use crate::debug::in_full;
 use crate::identity::{Address, Forwarded, RequestHead};
 pub use crate::layer::{Counted, Decider, Logged};
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_of_a_facet, is_reserved};

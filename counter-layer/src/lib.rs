@@ -36,7 +36,6 @@
 //! - `webhook`: [`webhook`], which delivers alerts and reports.
 //! - `serde`: rules that can be read from configuration.
 
-mod debug;
 mod reserved;
 mod request;
 mod closure;

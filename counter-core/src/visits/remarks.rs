@@ -3,7 +3,7 @@
 use super::{DropReason, Part, Remark};
 
 /// Writes remarks as `c0:type,v3:other,b7:began,`.
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) fn encode(remarks: &[Remark]) -> String {
     use std::fmt::Write;
 
@@ -75,7 +75,7 @@ mod tests {
             Remark::Refused { part: Part::Bins(5), reason: DropReason::NotANumber },
         ];
         let text = "c12:type,i0:other,b7:began,v3:range,d5:number,";
-        #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+        #[cfg(feature = "sql")]
         assert_eq!(encode(&remarks), text);
         assert_eq!(decode(text), Some(remarks));
         for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {

@@ -9,7 +9,9 @@ const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 22] = [
+const SHARED: [(&str, &str, &str); 24] = [
+    ("visits", "document", "change_document"),
+    ("visits", "document", "Document"),
     ("visits", "document", "DocumentStore"),
     ("visits", "document", "MemoryDocuments"),
     ("visits", "document", "RedisDocuments"),

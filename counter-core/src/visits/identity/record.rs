@@ -1,15 +1,14 @@
 use std::fmt::Write;
 
 use super::{GridMismatch, StoreId, kept_grid};
+use crate::document::Document;
+use crate::document::change::change_document;
 use crate::time::Grid;
 use crate::visits::Store;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The name of the document.
 const NAME: &str = "store";
-
-/// The number of attempts to replace the document, of which others may replace it as well.
-const MAX_ATTEMPTS: u32 = 20;
 
 /// The number of stores that are remembered of each relation; the oldest are dropped.
 #[cfg(any(feature = "archive", feature = "dump"))]
@@ -51,12 +50,11 @@ pub(crate) async fn update(
     mut change: impl FnMut(&mut StoreRecord, Timestamp) + Send,
 ) -> Result<Option<(StoreRecord, Timestamp)>, Error> {
     let Some(documents) = store.documents() else { return Ok(None) };
-    for _ in 0..MAX_ATTEMPTS {
-        let document = match documents.read(NAME).await {
-            Ok(document) => document,
+    let update = |document: Result<Document, Error>| {
+        let document = match document {
             // A user without the rights, or a key of another program.
-            Err(error) if *error.kind() == ErrorKind::Refused => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) if *error.kind() == ErrorKind::Refused => return Ok((None, None)),
+            document => document?,
         };
         let now = document.now.unwrap_or_else(Timestamp::now);
         let before = StoreRecord::parse(&document.content);
@@ -65,13 +63,13 @@ pub(crate) async fn update(
         }
         let mut record = before.clone().unwrap_or_else(|| StoreRecord::new(now));
         change(&mut record, now);
-        let is_kept = before.as_ref() == Some(&record)
-            || documents.replace(NAME, document.version, record.to_text().as_bytes()).await?.is_some();
-        if is_kept {
-            return Ok(Some((record, now)));
-        }
-    }
-    Err(Error::new(ErrorKind::Unavailable).caused_by("other processes keep changing the record of the store"))
+        let is_changed = before.as_ref() != Some(&record);
+        let content = is_changed.then(|| record.to_text().into_bytes());
+        Ok((Some((record, now)), content))
+    };
+    let lost = "other processes keep changing the record of the store";
+    let updated = change_document(documents, NAME, update).await?;
+    updated.ok_or_else(|| Error::new(ErrorKind::Unavailable).caused_by(lost))
 }
 
 /// Returns whether a store may hold what `seen` stores held: it is one of them, or it was created after the last time

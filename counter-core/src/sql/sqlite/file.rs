@@ -11,6 +11,9 @@ use std::{fmt, io};
 use fs4::fs_std::FileExt;
 use tokio::time::Instant;
 
+use crate::sql::Failure;
+use crate::sql::session::Place;
+
 /// The suffixes of the write-ahead log and of its index.
 const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
@@ -164,6 +167,12 @@ impl OpenedFile {
     }
 }
 
+impl Place for OpenedFile {
+    fn confirm(&self) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(Self::confirm(self)?)
+    }
+}
+
 impl Opened {
     fn open(&mut self, id: FileId, path: &Path) {
         self.database = Some(id);
@@ -213,6 +222,12 @@ impl fmt::Display for FileError {
 }
 
 impl StdError for FileError {}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::File(error.into())
+    }
+}
 
 #[cfg(all(test, unix))]
 mod tests {
