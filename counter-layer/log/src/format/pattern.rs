@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use http::HeaderName;
 
-use super::clock::{self, TimeForm};
+use super::clock::{Strftime, TimeForm};
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
 use crate::malformed::Malformed;
@@ -100,8 +100,8 @@ impl Step {
                 let end = memchr::memchr(b']', text)?;
                 self.behind(text, 1..end, end + 1)
             }
-            Slot::Time(TimeForm::Strftime(steps)) => {
-                let end = clock::length_of(steps, text)?;
+            Slot::Time(TimeForm::Strftime(format)) => {
+                let (_, end) = format.read_prefix(text)?;
                 self.behind(text, 0..end, end)
             }
             slot => {
@@ -289,7 +289,7 @@ fn time(format: &str) -> Result<Slot, String> {
         "msec" => Slot::Time(TimeForm::Milliseconds),
         "usec" => Slot::Time(TimeForm::Microseconds),
         "msec_frac" | "usec_frac" => Slot::Skipped,
-        format => Slot::Time(TimeForm::Strftime(clock::steps(format)?)),
+        format => Slot::Time(TimeForm::Strftime(Strftime::new(format)?)),
     })
 }
 
