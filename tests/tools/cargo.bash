@@ -2,7 +2,7 @@
 # To be sourced.
 
 # The packages that are published and build without librdkafka.
-packages=(counter-core counter-alert counter-layer counter-admin)
+packages=(counter-core counter-alert counter-layer counter-admin counter-log)
 
 # The features of a package, one a line.
 features_of() {

@@ -74,7 +74,7 @@ impl Options {
     ///
     /// Requests that are told of are decided about by `counter`, as those of an access log are. The address in a record
     /// is the client's, however many hops or which networks the identity trusts: such a request has come by none of
-    /// them, and [`LogCounter::behind`](counter_layer::log::LogCounter::behind), which is for the log of a proxy, is not to be called. Each producer is a
+    /// them, and [`LogCounter::behind`](counter_log::LogCounter::behind), which is for the log of a proxy, is not to be called. Each producer is a
     /// [source](counter_core::source) with the name `producer:` and its own. Its position is kept for 90 days after its
     /// last request, or for as long as [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The [guide](crate::guide#hits-from-other-programs)
     /// shows clients.
@@ -83,10 +83,11 @@ impl Options {
     /// use counter_core::{Counters, MemoryStore};
     /// use counter_layer::AccessCounterLayer;
     /// use counter_admin::{Access, Options};
+    /// use counter_log::LogCounter;
     ///
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let layer = AccessCounterLayer::new(counters.recorder());
-    /// let options = Options::new().hits(counters.sources(), layer.log_counter());
+    /// let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     /// let access = Access::bearer("a-long-random-token")?.may_record();
     /// let admin = counter_admin::router_with(counters.stats(), access, options);
     /// # drop(admin);
@@ -94,11 +95,7 @@ impl Options {
     /// ```
     #[cfg(feature = "hits")]
     #[must_use]
-    pub fn hits(
-        mut self,
-        sources: counter_core::source::Sources,
-        counter: counter_layer::log::LogCounter,
-    ) -> Self {
+    pub fn hits(mut self, sources: counter_core::source::Sources, counter: counter_log::LogCounter) -> Self {
         self.producers = Some(super::producers::Producers::new(sources, counter));
         self
     }

@@ -51,6 +51,7 @@ fn fred_stays_in_the_redis_store_and_http_in_the_layer_and_axum_behind_two_doors
     only_in("fred", &Tree::of("counter-layer/admin/src/lib.rs"), |_| false);
     let alert = Tree::of("counter-core/alert/src/lib.rs");
     only_in("http", &alert, |file| file.starts_with("counter-core/alert/src/webhook"));
+    only_in("axum", &Tree::of("counter-layer/log/src/lib.rs"), |_| false);
 }
 
 /// Whether a word spawns, is global to the process, or prints.
@@ -80,6 +81,7 @@ fn nothing_spawns_unasked_and_nothing_is_global() {
         "counter-core/alert/src/lib.rs",
         "counter-layer/src/lib.rs",
         "counter-layer/admin/src/lib.rs",
+        "counter-layer/log/src/lib.rs",
         "counter-core/kafka/src/lib.rs",
     ] {
         for (word, file, line) in words(&Tree::of(root)) {
