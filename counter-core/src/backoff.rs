@@ -6,23 +6,31 @@ use std::time::Duration;
 ///
 /// The bound does not grow with the interval, since a caller may be waiting for the store to return.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     next: Duration,
 }
 
 const FIRST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(2);
 
+#[expect(
+    clippy::new_without_default,
+    clippy::should_implement_trait,
+    reason = "an internal type, whose `next` is not that of an iterator"
+)]
 impl Backoff {
-    pub(crate) const fn new() -> Self {
+    /// Creates a backoff before its first pause.
+    pub const fn new() -> Self {
         Self { next: FIRST }
     }
 
-    pub(crate) fn reset(&mut self) {
+    /// Begins again with the shortest pause.
+    pub fn reset(&mut self) {
         self.next = FIRST;
     }
 
-    pub(crate) fn next(&mut self) -> Duration {
+    /// Returns the next pause.
+    pub fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(MOST);
         // A fresh `RandomState` is as random as a jitter needs to be.

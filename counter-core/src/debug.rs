@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// Writes the message of an error and those of its sources, in one line.
-pub(crate) fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{error}")?;
     let mut source = error.source();
     while let Some(error) = source {
@@ -15,16 +15,18 @@ pub(crate) fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Res
 }
 
 /// Implements `Debug` for errors: their messages, and those of their sources.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_in_full {
     ($($error:ty),+) => {
         $(impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::debug::in_full(self, f)
+                $crate::internal::in_full(self, f)
             }
         })+
     };
 }
-pub(crate) use debug_in_full;
+pub use debug_in_full;
 
 #[cfg(test)]
 mod tests {

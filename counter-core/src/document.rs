@@ -22,10 +22,11 @@
 
 mod store;
 mod version;
+pub(crate) mod change;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod sql;
 
 pub use store::{Document, DocumentStore};

@@ -17,12 +17,12 @@ mod transaction;
 mod read;
 mod write_behind;
 mod reconcile;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 mod sql;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod uncached;
 
 pub use cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
@@ -34,13 +34,15 @@ pub use kind::Entity;
 #[doc(hidden)]
 pub use kind::is_entity_name;
 pub use reconcile::{Drift, Recount};
+#[cfg(feature = "sql")]
+pub use sql::SqlDatabase;
 #[cfg(feature = "mariadb")]
-pub use sql::MariaDatabase;
+pub use sql::mariadb::MariaDatabase;
 #[cfg(feature = "postgres")]
-pub use sql::PostgresDatabase;
+pub use sql::postgres::PostgresDatabase;
 #[cfg(feature = "sqlite")]
-pub use sql::SqliteDatabase;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub use sql::sqlite::SqliteDatabase;
+#[cfg(feature = "sql")]
 pub use sqlx;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;

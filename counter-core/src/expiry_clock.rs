@@ -45,7 +45,7 @@ pub(crate) struct Expired {
 
 impl ExpiryClock {
     /// Creates a clock whose time was last known at `trusted`, such as by a process that ended long ago.
-    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite", feature = "window", test))]
+    #[cfg(any(feature = "sql", feature = "window", test))]
     pub(crate) const fn since(trusted: Timestamp, at: Instant) -> Self {
         Self { trusted: Some((trusted, at)), lead: 0 }
     }

@@ -18,20 +18,18 @@
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
 //! - [`distributions`]: how long requests took, how large the responses were, and how they ended.
-//! - `alert`, with the feature of that name: rules, what is promised of their messages, and reports.
+//! - The guide of `counter-alert`: rules, what is promised of their messages, and reports.
 //! - `dump`, with the feature of that name: everything of one store in a file, and from it in another store.
 //! - `archive`, with the feature of that name: hours and days for years, and audits.
 //! - `spool`, with the feature of that name: a directory in which what waits survives the process.
 
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub mod sql;
 pub mod scale;
 pub mod sources;
 pub mod distributions;
-#[cfg(feature = "alert")]
-pub mod alert;
 #[cfg(feature = "dump")]
 pub mod dump;
 #[cfg(feature = "archive")]

@@ -1,10 +1,13 @@
-/// Implements the trait of a family for handles on stores, which pass each call on to the part that keeps the
-/// family: a store shows it by `AsRef`.
+/// Implements the trait of a family for handles on stores, which forward each call to the part that keeps the family: a
+/// store shows this part by `AsRef`. `Read of Store` implements `Read` for what shows a `Store`.
 macro_rules! for_handles {
-    ($family:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }) => {
-        /// Implements it for handles on a store that has a part for it.
+    ($family:ident { $($methods:tt)* }) => {
+        $crate::handle::for_handles!($family of $family { $($methods)* });
+    };
+    ($family:ident of $shown:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        /// Forwards to the part of the store.
         #[allow(clippy::needless_lifetimes, reason = "some calls borrow nothing")]
-        impl<T: AsRef<dyn $family> + fmt::Debug + Send + Sync + 'static> $family for T {
+        impl<T: AsRef<dyn $shown> + fmt::Debug + Send + Sync + 'static> $family for T {
             $(fn $name<'a>(&'a self, $($argument: $type),*) -> $answer {
                 self.as_ref().$name($($argument),*)
             })*

@@ -32,7 +32,8 @@
 //! ```
 //!
 //! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and [spawn](Counters::spawn) the
-//! counters beside the web server. `counter-layer` is the Tower layer that records the requests of a web service.
+//! counters beside the web server. `counter-layer` is the Tower layer that records the requests of a web service;
+//! `counter-alert` has alerts, reports, forecasts and notes.
 //!
 //! # Which counter
 //!
@@ -72,9 +73,6 @@
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
 //! | [`document`] | small contents that are replaced only by who has seen them |
-//! | [`note`] | notes about instants, such as deploys, for charts |
-//! | [`forecast`] | forecasts of a series, with their bands and backtests, and detectors of what is unusual |
-//! | [`alert`] | rules about counters, and alerts that are told once over all instances |
 //! | [`stores`] | the stores, and the settings of the one in Redis |
 //! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
 //! | [`guide`] | guides: which counter to choose, and how to run it |
@@ -88,9 +86,6 @@
 //! | `window` | the module [`window`] |
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
-//! | `forecast` | the module [`forecast`] |
-//! | `note` | the module [`note`] |
-//! | `alert` | the module [`alert`] |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
@@ -136,10 +131,16 @@
 //! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
+#![cfg_attr(
+    all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
+    allow(dead_code, unused_imports, unused_macros, reason = "only the driver of a database uses it")
+)]
+
 mod debug;
 mod unwind;
 mod later;
 mod backoff;
+mod passes;
 mod log_limit;
 mod name;
 mod writer;
@@ -163,7 +164,7 @@ mod operations;
     allow(dead_code, unused_imports, reason = "each family needs another part of it")
 )]
 mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 mod sql;
 
 pub mod document;
@@ -174,21 +175,17 @@ pub mod unique;
 pub mod window;
 #[cfg(feature = "entity")]
 pub mod entity;
-#[cfg(feature = "note")]
-pub mod note;
-#[cfg(feature = "forecast")]
-pub mod forecast;
-#[cfg(feature = "alert")]
-pub mod alert;
 pub mod stores;
 pub mod guide;
+#[doc(hidden)]
+pub mod internal;
 
 pub use error::{Error, ErrorKind};
 pub use name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 #[doc(inline)]
 pub use stores::SqlStore;
 #[doc(inline)]

@@ -195,7 +195,7 @@ impl Sketch {
 
     /// Returns the value that Redis would store, in the shorter of its encodings: sparse up to 3,000 bytes, as
     /// Redis does by default, and otherwise dense.
-    #[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "dump", feature = "sql"))]
     pub(crate) fn to_redis_short(&self) -> Vec<u8> {
         encoding::encode_sparse(self.registers()).unwrap_or_else(|| self.to_redis())
     }
@@ -377,7 +377,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(Sketch::from_redis(&both.to_redis()), Ok(both.clone()));
-            #[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+            #[cfg(any(feature = "dump", feature = "sql"))]
             prop_assert_eq!(Sketch::from_redis(&both.to_redis_short()), Ok(both));
         }
     }

@@ -12,5 +12,3 @@ pub use timestamp::Timestamp;
 
 #[cfg(feature = "redis")]
 pub(crate) use grid::SAMPLES;
-#[cfg(feature = "forecast")]
-pub(crate) use grid::gcd;

@@ -9,12 +9,12 @@ use std::task::Poll;
 
 /// The text of a panic.
 #[derive(Debug)]
-pub(crate) struct Panicked(String);
+pub struct Panicked(String);
 
 /// Completes as the future does, or returns its panic as an ordinary error.
 ///
 /// The data that the future works on must be consistent whenever something that it calls may panic.
-pub(crate) fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
+pub fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
     future: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> impl Future<Output = Result<T, E>> + Send + 'a {
     // Boxed, since futures of a store are deep, and rustc follows those of a task to a depth of 128.
@@ -26,7 +26,7 @@ pub(crate) fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
 }
 
 /// Calls a logger or a metrics recorder, and ignores its panic.
-pub(crate) fn tell(telling: impl FnOnce()) {
+pub fn tell(telling: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(telling)) {
         discard(panic);
     }

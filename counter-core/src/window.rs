@@ -12,7 +12,7 @@ mod compare;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sql")]
 pub(crate) mod sql;
 
 pub use compare::{Expected, WindowDifference};

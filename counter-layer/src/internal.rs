@@ -3,7 +3,6 @@
 use http::request::Parts;
 
 pub use crate::closure::Closure;
-pub use crate::debug::in_full;
 use crate::identity::{Address, RequestHead};
 #[cfg(feature = "log")]
 pub use crate::log::Keys;

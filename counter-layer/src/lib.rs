@@ -34,10 +34,8 @@
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
-//! - `webhook`: [`webhook`], which delivers alerts and reports.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
 
-mod debug;
 mod reserved;
 mod request;
 mod closure;
@@ -58,8 +56,6 @@ mod limit;
 pub mod log;
 #[cfg(feature = "serde")]
 pub mod record;
-#[cfg(feature = "webhook")]
-pub mod webhook;
 #[doc(hidden)]
 pub mod internal;
 pub mod guide;

@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use counter_admin::{Access, Options, TimeZoneError};
-use counter_core::alert::Watch;
+use counter_alert::Watch;
+use counter_alert::note::Notes;
 use counter_core::archive::Archive;
-use counter_core::note::Notes;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use counter_core::alert::{AlertRule, ReportSchedule, Watch};
+use counter_alert::webhook::{Webhook, WebhookBody};
+use counter_alert::{AlertRule, ReportSchedule, Watch};
 use counter_core::{AnyStore, Stats, Timestamp};
-use counter_layer::webhook::{Webhook, WebhookBody};
 use serde_json::json;
 
 /// The flags of alerts and reports.

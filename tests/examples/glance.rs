@@ -11,6 +11,7 @@ use counter_admin::Access;
 use counter_core::stores::Namespace;
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::Read;
 use counter_core::{Counters, MemoryStore, Precision, Precisions, RedisStore, SqlStore, Store, Timestamp};
 use http::Request;
 use http_body_util::BodyExt;

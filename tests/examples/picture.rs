@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use counter_admin::{Access, Options};
-use counter_core::note::{Note, Notes};
+use counter_alert::note::{Note, Notes};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Measured};

@@ -12,7 +12,7 @@ use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::Namespace;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};

@@ -8,9 +8,10 @@ use counter_core::stores::WriterId;
 use counter_core::stores::{Answer, Shard, Shards};
 use counter_core::time::{Bucket, Grid};
 use counter_core::visits::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unreadable,
+    Witness, Write,
 };
-use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
+use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
 pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -60,11 +61,7 @@ impl<H: Hand> Through<H> {
     }
 }
 
-impl<H: Hand> Store for Through<H> {
-    fn shards(&self) -> Shards {
-        self.hand.shards()
-    }
-
+impl<H: Hand> Write for Through<H> {
     fn batch_samples(&self) -> usize {
         self.hand.batch_samples()
     }
@@ -83,10 +80,6 @@ impl<H: Hand> Store for Through<H> {
         })
     }
 
-    fn reach(&self) -> Option<&Grid> {
-        self.hand.reach()
-    }
-
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move {
             self.hand.pass()?;
@@ -96,6 +89,27 @@ impl<H: Hand> Store for Through<H> {
 
     fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move { Ok(None) })
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(async move { self.inner.forget(counter, grid, now).await })
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(async move {
+            self.hand.pass()?;
+            self.inner.salt(epoch, candidate, expiry).await
+        })
+    }
+}
+
+impl<H: Hand> Read for Through<H> {
+    fn shards(&self) -> Shards {
+        self.hand.shards()
+    }
+
+    fn reach(&self) -> Option<&Grid> {
+        self.hand.reach()
     }
 
     fn samples<'a>(
@@ -116,10 +130,6 @@ impl<H: Hand> Store for Through<H> {
         Box::pin(async move { self.inner.lifetimes(counters).await })
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(async move { self.inner.forget(counter, grid, now).await })
-    }
-
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(async move { self.inner.visitors(counters, buckets).await })
     }
@@ -131,13 +141,6 @@ impl<H: Hand> Store for Through<H> {
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>> {
         self.inner.bins(counters, precision, range)
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        Box::pin(async move {
-            self.hand.pass()?;
-            self.inner.salt(epoch, candidate, expiry).await
-        })
     }
 
     fn known<'a>(

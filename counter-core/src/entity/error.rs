@@ -72,6 +72,12 @@ impl EntityError {
         self
     }
 
+    /// Replaces the kind of the error.
+    #[cfg(feature = "sql")]
+    pub(super) fn with_kind(self, kind: EntityErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// Returns the kind of the error.
     #[must_use]
     pub const fn kind(&self) -> &EntityErrorKind {

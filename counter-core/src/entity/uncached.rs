@@ -1,12 +1,21 @@
 use std::future::ready;
+use std::sync::Arc;
 
 use crate::entity::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow};
 use crate::future::Answer;
+use crate::sql::Database;
 
 /// A cache that keeps nothing: every read asks the database. For stores that are no nearer than the database, where a
 /// copy would cost as much as the row; so every process sees the counts of all.
 #[derive(Debug)]
 pub(crate) struct Uncached;
+
+impl Uncached {
+    /// Needs nothing of the database.
+    pub(crate) fn new(_: Arc<Database>) -> Self {
+        Self
+    }
+}
 
 impl EntityCache for Uncached {
     fn read<'a>(

@@ -42,11 +42,11 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
 }
 
 /// The length from which on Redis stores registers densely, in bytes without the header.
-#[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "dump", feature = "sql"))]
 const SPARSE_BYTES: usize = 3000;
 
 /// Writes registers, ascending by index, as runs; `None` where that is too long or a rank does not fit.
-#[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "dump", feature = "sql"))]
 pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEADER];
     bytes[..4].copy_from_slice(b"HYLL");
@@ -77,7 +77,7 @@ pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option
     Some(bytes)
 }
 
-#[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "dump", feature = "sql"))]
 fn zeros(bytes: &mut Vec<u8>, run: usize) {
     let Some(rest) = run.checked_sub(1) else { return };
     let [low, high] = u16::try_from(rest).expect("at most 16,384 registers").to_le_bytes();

@@ -1,4 +1,11 @@
+//! The differences between the databases.
+
 use std::fmt::Write;
+
+use sqlx::Error as SqlError;
+use sqlx::error::DatabaseError;
+
+use super::{Class, Failure};
 
 /// The expressions that each database writes in its own way.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +39,28 @@ pub(crate) struct Dialect {
     pub(super) limits_delete: bool,
     /// A statement that returns why the database cannot be used, if it cannot; empty where it always can.
     pub(super) unfit: &'static str,
+    /// Statements that set up each connection; empty if there are none.
+    pub(super) settings: &'static str,
+    /// The steps of the [schema](super::schema::Schema).
+    pub(super) schema: &'static [&'static str],
+    /// Statements that keep other processes from changing the schema, and let them continue; empty where a transaction
+    /// does so.
+    pub(super) lock: [&'static str; 2],
+    /// The tables of entities.
+    pub(crate) entity_schema: &'static str,
+    /// Returns the meaning of an error that the database returned.
+    pub(crate) classify: fn(&dyn DatabaseError) -> Class,
 }
 
 impl Dialect {
+    /// Returns the failure that an error stands for.
+    pub(crate) fn failure(&self, error: SqlError) -> Failure {
+        match &error {
+            SqlError::Database(answer) => Failure::Answer((self.classify)(&**answer), error),
+            _ => Failure::Silence(error),
+        }
+    }
+
     /// Writes an aggregate that answers with a line for each row, in any order, and in it these columns with a blank
     /// between them: thousands of rows take far longer than one that is as long.
     pub(crate) fn lines(&self, columns: &[&str]) -> String {

@@ -129,10 +129,12 @@ fn at(unix: i64) -> Timestamp {
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
+    use crate::sql::Settings;
+    use crate::sql::sqlite::open_in_memory;
 
     #[tokio::test]
     async fn sqlite_finds_what_has_expired_by_an_index() {
-        let database = Database::in_memory().await.expect("there is memory");
+        let database = open_in_memory(Settings::default()).await.expect("there is memory");
         database.create_tables().await.expect("there is memory");
         for (table, keys, _) in TABLES {
             let text = database.dialect().delete_some(table, keys, OVER, ROWS);

@@ -3,8 +3,6 @@ use std::fmt;
 
 use sqlx::Error as SqlError;
 
-#[cfg(feature = "sqlite")]
-use super::file::FileError;
 use super::schema::SchemaError;
 use crate::{Error, ErrorKind};
 
@@ -37,8 +35,7 @@ pub(crate) enum Failure {
     /// The tables are not of this version: nothing was done.
     Schema(SchemaError),
     /// The file of the database is not the one that was opened.
-    #[cfg(feature = "sqlite")]
-    File(FileError),
+    File(Box<dyn StdError + Send + Sync>),
 }
 
 /// An error of a database whose disk is full.
@@ -50,17 +47,8 @@ impl Failure {
     pub(crate) const fn class(&self) -> Option<Class> {
         match self {
             Self::Answer(class, _) => Some(*class),
-            Self::Silence(_) | Self::Malformed(_) | Self::Schema(_) => None,
-            #[cfg(feature = "sqlite")]
-            Self::File(_) => None,
+            Self::Silence(_) | Self::Malformed(_) | Self::Schema(_) | Self::File(_) => None,
         }
-    }
-}
-
-#[cfg(feature = "sqlite")]
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Self {
-        Self::File(error)
     }
 }
 
@@ -85,7 +73,6 @@ impl From<Failure> for Error {
             },
             Failure::Malformed(error) => error,
             Failure::Schema(error) => Self::new(ErrorKind::Refused).caused_by(error),
-            #[cfg(feature = "sqlite")]
             Failure::File(error) => Self::new(ErrorKind::Unavailable).caused_by(error),
         }
     }

@@ -1,9 +1,23 @@
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sqlx::MySql;
 use sqlx::error::DatabaseError;
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 
-use super::{Class, Dialect};
+use super::driver::driver;
+use super::pools::{Pools, pool_options};
+use super::statement::json;
+use super::{Class, Database, Dialect, Settings};
 
-pub(super) const DIALECT: Dialect = Dialect {
+/// Prepares connections to a server, which are opened when they are needed.
+pub(crate) fn open(options: MySqlConnectOptions, settings: Settings) -> Database {
+    let connections = Arc::default();
+    let pool = pool_options::<MySql>(settings.max_connections, &connections).connect_lazy_with(options);
+    Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), connections)
+}
+
+const DIALECT: &Dialect = &Dialect {
     name: "MariaDB",
     now: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
@@ -20,29 +34,40 @@ pub(super) const DIALECT: Dialect = Dialect {
     unfit: "SELECT 'the server replicates by statements, which transactions that do not lock gaps cannot be written \
             as: set binlog_format to MIXED or ROW' \
             FROM DUAL WHERE @@log_bin = 1 AND @@binlog_format = 'STATEMENT'",
+    // A transaction sees what others have committed, and does not lock gaps between rows; a process that stops in the
+    // middle of a transaction holds up the others for ten seconds at most. A long list of names stays a list of keys:
+    // made into a table, it would be searched for each counter, and rows would be locked in that order.
+    settings: "SET SESSION tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10, \
+               group_concat_max_len = 16777216, in_predicate_conversion_threshold = 0",
+    schema: &[include_str!("mariadb/1.sql")],
+    lock: ["DO GET_LOCK('access_counter', 30)", "DO RELEASE_LOCK('access_counter')"],
+    entity_schema: include_str!("mariadb/entity.sql"),
+    classify,
 };
 
-/// The settings of every connection. What another transaction has committed is seen, and no gap between rows is
-/// locked; a process that stops in the middle of a transaction holds up the others for ten seconds at most. A long list of
-/// names stays a list of keys: made into a table, it would be searched for each counter, and rows locked in that order.
-pub(super) const SETTINGS: &str = "SET SESSION tx_isolation = 'READ-COMMITTED', \
-    innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10, group_concat_max_len = 16777216, \
-    in_predicate_conversion_threshold = 0";
+driver! {
+    MySql, sqlx::MySqlConnection, sqlx::mysql::MySqlRow, query,
+    numbers => {
+        let mut list = query.separated(", ");
+        for number in numbers {
+            list.push_bind(*number);
+        }
+    },
+    texts => {
+        let mut list = query.separated(", ");
+        for text in texts {
+            list.push_bind(*text);
+        }
+    },
+    pairs => drop(query.push_bind(json_pairs(pairs)))
+}
 
-/// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 5] = [
-    include_str!("mariadb/1.sql"),
-    include_str!("mariadb/2.sql"),
-    include_str!("mariadb/3.sql"),
-    include_str!("mariadb/4.sql"),
-    include_str!("mariadb/5.sql"),
-];
+fn json_pairs(all: &[(i64, i64)]) -> String {
+    json(all, ['[', ']'], |text, (id, number)| write!(text, "[{id},{number}]"))
+}
 
-/// Keeps other processes from changing the schema at the same time, and lets them go on.
-pub(super) const LOCK: [&str; 2] = ["DO GET_LOCK('access_counter', 30)", "DO RELEASE_LOCK('access_counter')"];
-
-/// Returns what an answer of MariaDB means.
-pub(crate) fn classify(answer: &dyn DatabaseError) -> Class {
+/// Returns the meaning of an error of MariaDB.
+fn classify(answer: &dyn DatabaseError) -> Class {
     match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
         // ER_DATA_OUT_OF_RANGE, for an expression and for a column.
         Some(1690 | 1264) => Class::OutOfRange,

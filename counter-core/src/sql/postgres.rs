@@ -1,8 +1,21 @@
+use std::sync::Arc;
+
+use sqlx::Postgres;
 use sqlx::error::DatabaseError;
+use sqlx::postgres::PgConnectOptions;
 
-use super::{Class, Dialect};
+use super::driver::driver;
+use super::pools::{Pools, pool_options};
+use super::{Class, Database, Dialect, Settings};
 
-pub(super) const DIALECT: Dialect = Dialect {
+/// Prepares connections to a server, which are opened when they are needed.
+pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {
+    let connections = Arc::default();
+    let pool = pool_options::<Postgres>(settings.max_connections, &connections).connect_lazy_with(options);
+    Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), connections)
+}
+
+const DIALECT: &Dialect = &Dialect {
     name: "PostgreSQL",
     // The cast alone would round up, half a second before everybody else's clock.
     now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
@@ -19,27 +32,27 @@ pub(super) const DIALECT: Dialect = Dialect {
     limits_delete: false,
     unfit: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', in which not every name of a \
             counter can be written: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
+    // A process that stops in the middle of a transaction holds up the others for ten seconds at most.
+    settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'",
+    schema: &[include_str!("postgres/1.sql")],
+    // The lock ends with the transaction; the number names it.
+    lock: ["SELECT pg_advisory_xact_lock(7161143094258)", ""],
+    entity_schema: include_str!("postgres/entity.sql"),
+    classify,
 };
 
-/// The settings of every connection: a process that stops in the middle of a transaction holds up the others for
-/// ten seconds at most.
-pub(super) const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '10s'; \
-    SET lock_timeout = '4s'; SET statement_timeout = '10s'";
+driver! {
+    Postgres, sqlx::PgConnection, sqlx::postgres::PgRow, query,
+    numbers => drop(query.push_bind(numbers)),
+    texts => drop(query.push_bind(texts)),
+    pairs => {
+        let (ids, numbers): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
+        query.push_bind(ids).push(", ").push_bind(numbers);
+    }
+}
 
-/// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 5] = [
-    include_str!("postgres/1.sql"),
-    include_str!("postgres/2.sql"),
-    include_str!("postgres/3.sql"),
-    include_str!("postgres/4.sql"),
-    include_str!("postgres/5.sql"),
-];
-
-/// Keeps other processes from changing the schema until the transaction ends; the number names the lock.
-pub(super) const LOCK: [&str; 2] = ["SELECT pg_advisory_xact_lock(7161143094258)", ""];
-
-/// Returns what an answer of PostgreSQL means.
-pub(crate) fn classify(answer: &dyn DatabaseError) -> Class {
+/// Returns the meaning of an error of PostgreSQL.
+fn classify(answer: &dyn DatabaseError) -> Class {
     match answer.code().as_deref() {
         Some("22003") => Class::OutOfRange,
         // A serialization failure, a deadlock, a lock that is not available.

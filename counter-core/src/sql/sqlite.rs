@@ -1,13 +1,44 @@
+pub(crate) mod file;
+mod reopen;
+
+use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use reopen::FileSource;
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Sqlite};
 
-use super::{Class, Dialect};
+use super::driver::driver;
+use super::pools::Pools;
+use super::statement::json;
+use super::{Class, Database, Dialect, Settings};
+use crate::private_file;
 
-pub(super) const DIALECT: Dialect = Dialect {
+/// Prepares connections to a file, which are opened when they are needed.
+pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Database {
+    let options = match settings.creates_tables {
+        true => {
+            private_file::create_database(options.get_filename());
+            options.create_if_missing(true)
+        }
+        false => options,
+    };
+    let connections = Arc::default();
+    let source = FileSource::new(options, settings, Arc::clone(&connections));
+    Database::new(DIALECT, source, connections)
+}
+
+/// Creates a database in memory, which is gone with this value.
+pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate::Error> {
+    let pool = in_memory().await.map_err(|error| DIALECT.failure(error))?;
+    let mut database = Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), Arc::default());
+    database.is_in_memory = true;
+    Ok(database)
+}
+
+const DIALECT: &Dialect = &Dialect {
     name: "SQLite",
     now: "CAST(strftime('%s', 'now') AS INTEGER)",
     // Takes the place of the writer at once: a transaction that reads first and then cannot write would have to
@@ -25,6 +56,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     on_conflict: true,
     limits_delete: false,
     unfit: "",
+    settings: "",
+    schema: &[include_str!("sqlite/1.sql")],
+    // A transaction that writes excludes all others.
+    lock: ["", ""],
+    entity_schema: include_str!("sqlite/entity.sql"),
+    classify,
 };
 
 /// The time that a statement waits for another process to finish writing.
@@ -38,17 +75,28 @@ pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).busy_timeout(BUSY)
 }
 
-/// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 5] = [
-    include_str!("sqlite/1.sql"),
-    include_str!("sqlite/2.sql"),
-    include_str!("sqlite/3.sql"),
-    include_str!("sqlite/4.sql"),
-    include_str!("sqlite/5.sql"),
-];
+driver! {
+    Sqlite, sqlx::SqliteConnection, sqlx::sqlite::SqliteRow, query,
+    numbers => drop(query.push_bind(json(numbers, ['[', ']'], |text, number| write!(text, "{number}")))),
+    texts => drop(query.push_bind(json(texts, ['[', ']'], json_text))),
+    pairs => drop(query.push_bind(json_object(pairs)))
+}
 
-/// A transaction that writes keeps out every other.
-pub(super) const LOCK: [&str; 2] = ["", ""];
+fn json_text(json: &mut String, text: &&str) -> fmt::Result {
+    json.write_char('"')?;
+    for character in text.chars() {
+        if matches!(character, '"' | '\\') {
+            json.write_char('\\')?;
+        }
+        json.write_char(character)?;
+    }
+    json.write_char('"')
+}
+
+/// Writes pairs as members of an object, which SQLite reads without parsing each value.
+fn json_object(pairs: &[(i64, i64)]) -> String {
+    json(pairs, ['{', '}'], |text, (id, number)| write!(text, "\"{id}\":{number}"))
+}
 
 /// Creates an empty database in memory, with one connection.
 pub(crate) async fn in_memory() -> Result<sqlx::Pool<Sqlite>, sqlx::Error> {
@@ -67,8 +115,8 @@ pub(crate) async fn in_memory() -> Result<sqlx::Pool<Sqlite>, sqlx::Error> {
     pool.connect_with(options).await
 }
 
-/// Returns what an answer of SQLite means.
-pub(crate) fn classify(answer: &dyn DatabaseError) -> Class {
+/// Returns the meaning of an error of SQLite.
+fn classify(answer: &dyn DatabaseError) -> Class {
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     match (code, code & 0xff) {
         // A sum that is too large becomes a floating point number, which a strict table does not accept.

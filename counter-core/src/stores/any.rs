@@ -1,15 +1,4 @@
-#[cfg(feature = "redis")]
-use crate::RedisStore;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-use crate::SqlStore;
-use crate::document::DocumentStore;
-#[cfg(feature = "entity")]
-use crate::entity::EntityCache;
-#[cfg(feature = "unique")]
-use crate::unique::UniqueStore;
-#[cfg(feature = "window")]
-use crate::window::WindowStore;
-use crate::{MemoryStore, Store};
+use crate::MemoryStore;
 
 /// A store that is chosen at run time, usually by the configuration of the program.
 ///
@@ -34,36 +23,32 @@ pub enum AnyStore {
     Memory(MemoryStore),
     /// A store in Redis.
     #[cfg(feature = "redis")]
-    Redis(RedisStore),
+    Redis(crate::RedisStore),
     /// A store in a SQL database.
-    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-    Sql(SqlStore),
+    #[cfg(feature = "sql")]
+    Sql(crate::SqlStore),
 }
 
 macro_rules! offers {
-    ($family:path) => {
-        impl AsRef<dyn $family> for AnyStore {
-            fn as_ref(&self) -> &(dyn $family + 'static) {
-                match self {
-                    Self::Memory(store) => store.as_ref(),
-                    #[cfg(feature = "redis")]
-                    Self::Redis(store) => store.as_ref(),
-                    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-                    Self::Sql(store) => store.as_ref(),
+    (() $(#[cfg($is_built:meta)] $family:ident: $trait:path [$($types:tt)*])*) => {
+        $(
+            #[cfg($is_built)]
+            impl AsRef<dyn $trait> for AnyStore {
+                fn as_ref(&self) -> &(dyn $trait + 'static) {
+                    match self {
+                        Self::Memory(store) => store.as_ref(),
+                        #[cfg(feature = "redis")]
+                        Self::Redis(store) => store.as_ref(),
+                        #[cfg(feature = "sql")]
+                        Self::Sql(store) => store.as_ref(),
+                    }
                 }
             }
-        }
+        )*
     };
 }
 
-offers!(Store);
-#[cfg(feature = "unique")]
-offers!(UniqueStore);
-#[cfg(feature = "window")]
-offers!(WindowStore);
-#[cfg(feature = "entity")]
-offers!(EntityCache);
-offers!(DocumentStore);
+families!(offers!());
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
@@ -72,15 +57,15 @@ impl From<MemoryStore> for AnyStore {
 }
 
 #[cfg(feature = "redis")]
-impl From<RedisStore> for AnyStore {
-    fn from(store: RedisStore) -> Self {
+impl From<crate::RedisStore> for AnyStore {
+    fn from(store: crate::RedisStore) -> Self {
         Self::Redis(store)
     }
 }
 
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-impl From<SqlStore> for AnyStore {
-    fn from(store: SqlStore) -> Self {
+#[cfg(feature = "sql")]
+impl From<crate::SqlStore> for AnyStore {
+    fn from(store: crate::SqlStore) -> Self {
         Self::Sql(store)
     }
 }

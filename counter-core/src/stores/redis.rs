@@ -1,26 +1,13 @@
 mod builder;
+#[cfg(feature = "own-client")]
+mod own_client;
 
 use std::sync::Arc;
 
 pub use builder::{ConnectError, RedisBuilder};
 
-use crate::document::DocumentStore;
-use crate::document::redis::RedisDocuments;
-#[cfg(feature = "entity")]
-use crate::entity::EntityCache;
-#[cfg(feature = "entity")]
-use crate::entity::redis::RedisEntities;
+use crate::Error;
 use crate::redis::{Client, Namespace, RedisServer};
-#[cfg(feature = "unique")]
-use crate::unique::UniqueStore;
-#[cfg(feature = "unique")]
-use crate::unique::redis::RedisUnique;
-use crate::visits::redis::RedisVisits;
-#[cfg(feature = "window")]
-use crate::window::WindowStore;
-#[cfg(feature = "window")]
-use crate::window::redis::RedisWindows;
-use crate::{Error, Store};
 
 /// A store in a Redis server, version 6.2 or later, or in a Valkey server.
 ///
@@ -49,18 +36,7 @@ use crate::{Error, Store};
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Families>);
 
-#[derive(Debug)]
-struct Families {
-    client: Arc<Client>,
-    visits: RedisVisits,
-    #[cfg(feature = "unique")]
-    unique: RedisUnique,
-    #[cfg(feature = "window")]
-    windows: RedisWindows,
-    #[cfg(feature = "entity")]
-    entities: RedisEntities,
-    documents: RedisDocuments,
-}
+families!(parts!(RedisStore: redis, new(Arc::clone(&client)), client: Arc<Client>));
 
 impl RedisStore {
     /// Connects to an address: see [`RedisBuilder`] for the kinds of addresses, and
@@ -89,26 +65,6 @@ impl RedisStore {
     }
 
     fn new(client: Client) -> Self {
-        let client = Arc::new(client);
-        Self(Arc::new(Families {
-            visits: RedisVisits::new(Arc::clone(&client)),
-            #[cfg(feature = "unique")]
-            unique: RedisUnique::new(Arc::clone(&client)),
-            #[cfg(feature = "window")]
-            windows: RedisWindows::new(Arc::clone(&client)),
-            #[cfg(feature = "entity")]
-            entities: RedisEntities::new(Arc::clone(&client)),
-            documents: RedisDocuments::new(Arc::clone(&client)),
-            client,
-        }))
+        Self(Arc::new(Families::new(Arc::new(client))))
     }
 }
-
-shows!(RedisStore: Store, visits);
-#[cfg(feature = "unique")]
-shows!(RedisStore: UniqueStore, unique);
-#[cfg(feature = "window")]
-shows!(RedisStore: WindowStore, windows);
-#[cfg(feature = "entity")]
-shows!(RedisStore: EntityCache, entities);
-shows!(RedisStore: DocumentStore, documents);

@@ -4,23 +4,7 @@ use std::sync::Arc;
 
 pub use builder::{SqlBuilder, SqlConnectError};
 
-use crate::Store;
-use crate::document::DocumentStore;
-use crate::document::sql::SqlDocuments;
-use crate::entity::EntityCache;
-use crate::entity::uncached::Uncached;
 use crate::sql::Database;
-#[cfg(feature = "unique")]
-use crate::unique::UniqueStore;
-#[cfg(feature = "unique")]
-use crate::unique::sql::SqlUnique;
-#[cfg(feature = "archive")]
-use crate::visits::archive::ArchiveStore;
-use crate::visits::sql::SqlVisits;
-#[cfg(feature = "window")]
-use crate::window::WindowStore;
-#[cfg(feature = "window")]
-use crate::window::sql::SqlWindows;
 
 /// A store in a SQL database: SQLite 3.37 or later, PostgreSQL 12 or later, MariaDB 10.6 or later.
 ///
@@ -56,17 +40,7 @@ use crate::window::sql::SqlWindows;
 #[derive(Clone, Debug)]
 pub struct SqlStore(Arc<Families>);
 
-#[derive(Debug)]
-struct Families {
-    visits: SqlVisits,
-    #[cfg(feature = "unique")]
-    unique: SqlUnique,
-    #[cfg(feature = "window")]
-    windows: SqlWindows,
-    documents: SqlDocuments,
-    entities: Uncached,
-    is_in_memory: bool,
-}
+families!(parts!(SqlStore: sql, new(Arc::clone(&database)), database: Arc<Database>));
 
 impl SqlStore {
     /// Connects to a database that has the tables: see [`SqlBuilder`] for the addresses, and
@@ -101,30 +75,17 @@ impl SqlStore {
     /// ```
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
-        self.0.is_in_memory
+        self.0.database.is_in_memory()
     }
 
     fn new(database: Database) -> Self {
-        let database = Arc::new(database);
-        Self(Arc::new(Families {
-            is_in_memory: database.is_in_memory(),
-            #[cfg(feature = "unique")]
-            unique: SqlUnique::new(Arc::clone(&database)),
-            #[cfg(feature = "window")]
-            windows: SqlWindows::new(Arc::clone(&database)),
-            documents: SqlDocuments::new(Arc::clone(&database)),
-            entities: Uncached,
-            visits: SqlVisits::new(database),
-        }))
+        Self(Arc::new(Families::new(Arc::new(database))))
     }
 }
 
-shows!(SqlStore: Store, visits);
 #[cfg(feature = "archive")]
-shows!(SqlStore: ArchiveStore, visits);
-#[cfg(feature = "unique")]
-shows!(SqlStore: UniqueStore, unique);
-#[cfg(feature = "window")]
-shows!(SqlStore: WindowStore, windows);
-shows!(SqlStore: DocumentStore, documents);
-shows!(SqlStore: EntityCache, entities);
+impl AsRef<dyn crate::archive::ArchiveStore> for SqlStore {
+    fn as_ref(&self) -> &(dyn crate::archive::ArchiveStore + 'static) {
+        &self.0.visits
+    }
+}

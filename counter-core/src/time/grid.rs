@@ -309,7 +309,7 @@ fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
     Some(Precision::new(NonZeroU32::new(width)?).beginning_at(first))
 }
 
-pub(crate) const fn gcd(a: u32, b: u32) -> u32 {
+const fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -34,7 +34,6 @@
 //! # }
 //! ```
 
-mod store;
 mod binding;
 mod listed;
 mod copier;
@@ -53,11 +52,12 @@ use tokio::time::Instant;
 pub use audit::{Audit, Auditor, Difference, Side};
 use binding::Binding;
 pub use copier::{Copied, Copier};
-pub use store::{ArchiveStore, Bins, Page, Progress, Values};
 
+use super::store::Store;
+pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
+use crate::error::Error;
 use crate::future::Answer;
-use crate::time::{Grid, Retention};
-use crate::{Error, Precision, Precisions, Store, Timestamp};
+use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 
 /// A store that combines a near store, which counts, with a far store, which keeps closed buckets for years.
 ///

@@ -1,17 +1,23 @@
+mod cleaner;
+mod upkeep;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::time::Grid;
-use crate::visitor::{SaltError, Salting, day_of};
-use crate::visits::flush::Durability;
-use crate::visits::identity;
-use crate::visits::label::LABEL_PLACES;
-use crate::visits::source::Sources;
-use crate::visits::tally::{NameLimits, Tally};
-use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
+use super::flush::{Durability, Flusher};
+use super::source::Sources;
+use super::stats::Stats;
+use super::store::Store;
+use super::tally::{LABEL_PLACES, NameLimits, Recorder, Tally};
+use crate::error::Error;
+use crate::time::{Grid, Precision, Precisions};
+use crate::visitor::{SaltError, Salting, Secret, day_of};
+use crate::visits::store::identity;
+pub use cleaner::Cleaner;
+pub use upkeep::Upkeep;
 
 /// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
 ///
@@ -132,7 +138,7 @@ impl Counters {
     /// Returns a restore of a [dump](crate::dump) into the store.
     #[cfg(feature = "dump")]
     #[must_use]
-    pub fn restore(&self) -> crate::dump::Restore {
+    pub fn restore(&self) -> super::dump::Restore {
         self.stats.restore()
     }
 

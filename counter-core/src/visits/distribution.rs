@@ -5,7 +5,7 @@ mod bin;
 
 use std::collections::BTreeMap;
 
-use crate::{Precision, Precisions};
+use crate::time::{Precision, Precisions};
 
 pub use bin::Bin;
 pub use measure::Measure;

@@ -1,9 +1,3 @@
-#[cfg(feature = "metrics")]
-mod export;
-#[cfg(feature = "spool")]
-mod leftover;
-#[cfg(feature = "spool")]
-mod recovery;
 mod durability;
 mod replay_buffer;
 mod writer;
@@ -25,13 +19,17 @@ use sharing::Sharing;
 use skew_watch::SkewWatch;
 use store_watch::StoreWatch;
 
+#[cfg(feature = "metrics")]
+use super::ledger;
+use super::store::Store;
+use super::tally::Tally;
 use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
 use crate::future::BoxFuture;
 use crate::later::later;
+use crate::time::Timestamp;
 use crate::unwind::{caught, tell};
 use crate::visitor::Salting;
-use crate::visits::tally::Tally;
-use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.
 ///
@@ -68,7 +66,7 @@ impl Flusher {
             |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard, durability.of(shard));
         let shards = store.shards().iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
-        export::describe();
+        ledger::describe();
         let (sharing, skew) = (Sharing::new(salting), SkewWatch::default());
         let watch = StoreWatch::new(durability.known());
         Self { tally, store, shards, durability, sharing, skew, watch, interval, shutdown_timeout }
@@ -195,7 +193,7 @@ async fn look_around(sharing: &mut Sharing, skew: &mut SkewWatch, store: &dyn St
 /// Publishes metrics through the `metrics` facade, if that feature is enabled.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
-    tell(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
+    tell(|| ledger::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
 }

@@ -1,3 +1,19 @@
+//! What becomes of requests and hits, as numbers that add up, and what that says about the process.
+
+mod hint;
+mod health;
+mod metrics;
+#[cfg(feature = "metrics")]
+mod export;
+
+#[cfg(feature = "metrics")]
+pub(crate) use export::{describe, publish};
+pub use health::{ArchiveHealth, Health, SpoolHealth};
+pub use hint::Hint;
+pub(crate) use hint::Hints;
+pub(crate) use metrics::metrics;
+pub use metrics::{Metric, MetricValue};
+
 use std::ops::AddAssign;
 
 /// The account of every request and every hit since the process began.

@@ -6,6 +6,10 @@
 mod key;
 mod cells;
 mod cutter;
+#[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "nothing but a spool reads it"))]
+mod journal;
+mod delivery;
+mod group_commit;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,13 +19,19 @@ use std::sync::Arc;
 use cells::Cells;
 pub(crate) use cutter::Chunk;
 use cutter::Cutter;
+pub(crate) use delivery::{Account, Delivery};
 use foldhash::{fast, quality};
+pub(crate) use group_commit::{CommitTicket, GroupCommit};
+pub(crate) use journal::Journal;
+#[cfg(feature = "spool")]
+pub(crate) use journal::JournalEntry;
 use key::Key;
 
+use super::distribution::Bin;
+use super::store::VisitorCell;
+use crate::name::CounterName;
 use crate::sketch::{Register, Sketch};
-use crate::time::Grid;
-use crate::visits::{Bin, VisitorCell};
-use crate::{CounterName, Precisions, Timestamp};
+use crate::time::{Grid, Precisions, Timestamp};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
@@ -312,7 +322,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Precision;
+    use crate::time::Precision;
     use crate::visits::store::SAMPLES;
 
     fn names() -> Vec<CounterName> {

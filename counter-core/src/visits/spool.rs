@@ -9,6 +9,8 @@ pub(crate) mod file;
 pub(crate) mod folder;
 mod wal;
 pub(crate) mod salvage;
+mod leftover;
+mod recovery;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,15 +22,17 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::pending::{Journal, JournalEntry};
+use super::store::{KnownStore, Seen};
+use super::tally::Tally;
 use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
 use crate::shard::Shard;
+use crate::time::Timestamp;
 use crate::unwind::{caught, tell};
-use crate::visits::identity::{KnownStore, Seen};
-use crate::visits::journal::{Entry, Journal};
-use crate::visits::tally::Tally;
-use crate::{Error, ErrorKind, Timestamp};
 use file::{Failure, Rows};
 use folder::Place;
+pub(crate) use recovery::Recovery;
 use step::Step;
 
 /// The file of this process, to which all pending hits are written every 100 ms.
@@ -309,7 +313,7 @@ fn unanswered() -> Error {
 impl Size {
     /// Returns whether the additions are so large that the pending hits must be rewritten completely.
     fn add(&mut self, rows: &Rows) -> bool {
-        let Entry { next, is_whole, .. } = rows.entry;
+        let JournalEntry { next, is_whole, .. } = rows.entry;
         let bytes = rows.waiting_bytes();
         if is_whole {
             *self = Self { next, whole: bytes, added: 0 };
@@ -325,10 +329,11 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::Shards;
     use crate::time::Grid;
-    use crate::visits::Hit;
+    use crate::visits::tally::Counter;
+    use crate::visits::tally::Hit;
     use crate::visits::tally::NameLimits;
-    use crate::{Counter, shard::Shards};
 
     #[tokio::test]
     async fn while_nothing_can_be_written_nothing_is_collected_to_be_written() {

@@ -11,15 +11,16 @@ pub use labels::LabelRanking;
 
 use futures_util::future::try_join_all;
 
-use crate::sketch::STANDARD_ERROR;
-use crate::time::{Bucket, Grid};
 #[cfg(feature = "dump")]
-use crate::visits::dump::{Dump, Restore};
-use crate::visits::metrics::{Metric, metrics};
-use crate::visits::source::{SourceStatus, Sources};
-use crate::visits::tally::Tally;
-use crate::visits::{Hint, KnownReading, Reading, Unreadable};
-use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
+use super::dump::{Dump, Restore};
+use super::ledger::{Health, Hint, Ledger, Metric, metrics};
+use super::source::{SourceStatus, Sources};
+use super::store::{KnownReading, Reading, Store, Unreadable};
+use super::tally::Tally;
+use crate::error::{Error, ErrorKind};
+use crate::name::CounterName;
+use crate::sketch::STANDARD_ERROR;
+use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
 
 /// A handle that reads what the store has, which lags behind what was recorded by one flush.
 ///
@@ -605,8 +606,7 @@ fn last_label() -> CounterName {
 }
 
 impl Series {
-    /// Creates a series from samples that were read elsewhere, ascending, for [forecasts](crate::forecast)
-    /// and the like.
+    /// Creates a series from samples that were read elsewhere, ascending, such as for a forecast.
     #[must_use]
     pub const fn new(precision: Precision, range: Range<Timestamp>, samples: Vec<Sample>) -> Self {
         Self { precision, range, samples, unreadable: None }

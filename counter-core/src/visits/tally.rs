@@ -5,10 +5,18 @@
 //! stripe, and a request takes it only where its stripe is full, so the hits in all places can be summed for one moment
 //! without stopping requests.
 
+mod own;
+mod registry;
+mod label;
+mod bins;
+mod visitors;
+mod stripe;
+mod stripes;
 mod adding;
 mod held;
 #[cfg(feature = "spool")]
 mod spool;
+mod recorder;
 #[cfg(test)]
 mod tests;
 
@@ -19,26 +27,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::distribution::{Distribution, Measure};
+use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip, SpoolHealth};
+use super::pending::{Account, Chunk, CommitTicket, Delivery, GroupCommit, Journal, Pending};
+use super::store::{Batch, Remark};
 use crate::log_limit::LogLimit;
+use crate::name::CounterName;
 use crate::shard::{Shard, Shards};
-use crate::time::Grid;
-use crate::visits::bin_sums::BinSums;
-use crate::visits::bin_table::BinSlot;
-use crate::visits::delivery::{Account, Delivery};
-use crate::visits::group_commit::{CommitTicket, GroupCommit};
-use crate::visits::health::SpoolHealth;
-use crate::visits::hint::Hints;
-use crate::visits::journal::Journal;
-use crate::visits::label::{Label, LabelError, Labelled, Labels};
-use crate::visits::pending::{Chunk, Pending};
-use crate::visits::recent::Recent;
-use crate::visits::registers::OpenBuckets;
-use crate::visits::registry::{OTHER, PAGE, Registry};
-use crate::visits::stripe::{CLOSED, Closed, Stripe};
-use crate::visits::stripes::Stripes;
-use crate::visits::{Batch, Distribution, Hint, Hit, Measure, NotedValue, Remark, Requests, Skip};
+use crate::time::{Grid, Timestamp};
 use crate::writer::WriterId;
-use crate::{Counter, CounterName, Health, Ledger, Timestamp};
+use bins::{BinSlot, BinSums};
+pub(crate) use label::{LABEL_PLACES, MISSED, NONE, OTHER_VALUE, hours};
+use label::{Label, Labelled, Labels};
+pub use label::{LabelError, NotedValue};
+pub use recorder::{LabelValues, Recorder};
+pub use registry::{Counter, Hit, Measured, PageView};
+use registry::{OTHER, PAGE, Registry};
+use stripe::{CLOSED, Closed, Stripe};
+use stripes::Stripes;
+use visitors::{OpenBuckets, Recent};
 
 #[derive(Debug)]
 pub(crate) struct Tally {

@@ -212,7 +212,7 @@
 //!
 //! # Alerts
 //!
-//! Where a [`Watch`](counter_core::alert::Watch) looks at rules, [`Options::alerts`](crate::Options::alerts)
+//! Where a [`Watch`](counter_alert::Watch) looks at rules, [`Options::alerts`](crate::Options::alerts)
 //! gives the router its handle. Every process over the same store tells the same, also one that runs no watch:
 //!
 //! ```sh

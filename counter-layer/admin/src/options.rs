@@ -4,9 +4,9 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use counter_core::alert::Alerts;
+use counter_alert::Alerts;
+use counter_alert::note::Notes;
 use counter_core::archive::Archive;
-use counter_core::note::Notes;
 
 use super::mount::{PublicPath, PublicPathError};
 use super::zone::Zone;
@@ -131,11 +131,11 @@ impl Options {
     /// Tells the rules of a watch and what is known of them, at `api/alerts`, as metrics, and on the dashboard, where clients
     /// that [may silence](crate::Access::may_silence) rules can do so. Default: there is no such path.
     ///
-    /// It is the handle of [`Watch::alerts`](counter_core::alert::Watch::alerts), or one of the same rules where another
+    /// It is the handle of [`Watch::alerts`](counter_alert::Watch::alerts), or one of the same rules where another
     /// process runs the watch. The [guide](crate::guide#alerts) shows what to do with it.
     ///
     /// ```
-    /// use counter_core::alert::{AlertRule, Watch};
+    /// use counter_alert::{AlertRule, Watch};
     /// use counter_core::{Counters, MemoryStore, Precision};
     /// use counter_admin::{Access, Options};
     ///
@@ -162,7 +162,7 @@ impl Options {
     /// [guide](crate::guide#notes) has the line for a script.
     ///
     /// ```
-    /// use counter_core::note::Notes;
+    /// use counter_alert::note::Notes;
     /// use counter_core::{Counters, MemoryStore};
     /// use counter_admin::{Access, Options};
     ///

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use counter_core::forecast::ForecastError;
+use counter_alert::forecast::ForecastError;
 use counter_core::{CounterName, Error, ErrorKind, Stats};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};

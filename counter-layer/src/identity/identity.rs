@@ -358,7 +358,7 @@ impl fmt::Display for IdentityError {
 
 impl std::error::Error for IdentityError {}
 
-crate::debug::debug_in_full!(IdentityError);
+counter_core::internal::debug_in_full!(IdentityError);
 
 #[cfg(test)]
 mod tests {

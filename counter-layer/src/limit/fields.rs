@@ -80,7 +80,7 @@ impl fmt::Display for PolicyNameError {
 
 impl std::error::Error for PolicyNameError {}
 
-crate::debug::debug_in_full!(PolicyNameError);
+counter_core::internal::debug_in_full!(PolicyNameError);
 
 #[cfg(test)]
 mod tests {

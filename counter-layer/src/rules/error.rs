@@ -143,7 +143,7 @@ impl fmt::Display for RulesError {
 
 impl std::error::Error for RulesError {}
 
-crate::debug::debug_in_full!(RulesError);
+counter_core::internal::debug_in_full!(RulesError);
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,4 +200,4 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-crate::debug::debug_in_full!(PatternError);
+counter_core::internal::debug_in_full!(PatternError);

@@ -17,6 +17,9 @@ pub mod score;
 #[cfg(feature = "anomalies")]
 #[path = "../../src/anomalies/simulated.rs"]
 pub mod simulated;
+#[cfg(feature = "anomalies")]
+#[path = "../../src/anomalies/difficult.rs"]
+pub mod difficult;
 #[cfg(any(feature = "anomalies", feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -8,6 +8,7 @@
 //! - One threshold is used for all series, the best there is. A score of 0 is that of a detector that never detects, and
 //!   100 that of one that detects all windows at their first row and nothing else.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A series of scores between which a threshold decides, and the windows of its anomalies, ascending.
@@ -96,6 +97,17 @@ pub fn best(series: &[Scored]) -> Outcome {
         }
     }
     best
+}
+
+/// Returns the numbers of windows found, of windows, and of false alarms with this threshold.
+pub fn counts(series: &[Scored], threshold: f64) -> (usize, usize, usize) {
+    let (mut rows, mut windows) = (Vec::new(), 0);
+    for one in series {
+        windows += add(&mut rows, one, windows);
+    }
+    let detected = || rows.iter().filter(|row| row.score >= threshold);
+    let found: BTreeSet<_> = detected().filter_map(|row| row.window).collect();
+    (found.len(), windows, detected().filter(|row| row.window.is_none()).count())
 }
 
 /// Adds the rows of a series that count; returns the number of its windows that do.

@@ -69,14 +69,14 @@ pub fn traffic(seconds: u64) -> f64 {
 }
 
 /// Returns so many rows that were made by a function of a row and its time.
-fn rows(name: &str, width: u32, rows: usize, mut value: impl FnMut(usize, u64) -> f64) -> Labeled {
+pub(super) fn rows(name: &str, width: u32, rows: usize, mut value: impl FnMut(usize, u64) -> f64) -> Labeled {
     let times: Vec<u64> = (0..rows as u64).map(|row| BEGIN + row * u64::from(width)).collect();
     let values = times.iter().enumerate().map(|(row, time)| value(row, *time)).collect();
     Labeled { name: name.to_owned(), width, times, values, windows: Vec::new() }
 }
 
 /// Gives a series the windows of anomalies that begin at these rows: a tenth of the rows together, around them.
-fn labeled(mut series: Labeled, begins: &[usize]) -> Labeled {
+pub(super) fn labeled(mut series: Labeled, begins: &[usize]) -> Labeled {
     let half = series.values.len() / 20 / begins.len().max(1);
     series.windows = begins.iter().map(|at| at - half..(at + half).min(series.values.len())).collect();
     series
@@ -96,17 +96,17 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
 }
 
 /// Returns the place of an anomaly in a series of this length, after the time of learning.
-fn somewhere(random: &mut Random, rows: usize) -> usize {
+pub(super) fn somewhere(random: &mut Random, rows: usize) -> usize {
     whole(rows as f64 * (0.3 + 0.6 * random.unit()))
 }
 
 /// The whole part of a number that is not negative.
-fn whole(number: f64) -> usize {
+pub(super) fn whole(number: f64) -> usize {
     (1_u32..).take_while(|next| f64::from(*next) <= number).count()
 }
 
 /// Two weeks of five minutes.
-const FORTNIGHT: usize = 4032;
+pub(super) const FORTNIGHT: usize = 4032;
 
 /// A day that is high from 9 to 18, with one that is not as the others.
 fn artificial(random: &mut Random) -> Vec<Labeled> {

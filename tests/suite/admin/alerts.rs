@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use counter_admin::Access;
-use counter_core::alert::{AlertRule, Severity, Watch};
+use counter_alert::{AlertRule, Severity, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};

@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use counter_admin::{Access, Options};
 use counter_core::stores::Shards;
+use counter_core::visits::{Read, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{Method, Request, StatusCode, header};

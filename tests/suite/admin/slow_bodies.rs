@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use counter_admin::{Access, Options};
-use counter_core::note::Notes;
+use counter_alert::note::Notes;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
 use futures_util::{StreamExt, stream};

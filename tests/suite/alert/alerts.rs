@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::alert::{
+use counter_alert::{
     AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, SilenceError, Unit, Watch,
 };
 use counter_core::visits::Measure;

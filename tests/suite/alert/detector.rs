@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use counter_core::forecast::{DetectedSeason, Detector, Judgement};
+use counter_alert::detector::{DetectedSeason, Detector, Judgement};
 use counter_core::{Precision, Timestamp};
 use tests::anomalies::simulated::{BEGIN, Random, corpus, traffic};
 

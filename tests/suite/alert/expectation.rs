@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::alert::{AlertKind, AlertRule, RuleError, Watch};
+use counter_alert::{AlertKind, AlertRule, RuleError, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
 use tests::anomalies::simulated::{BEGIN, Random, traffic};
 use tests::{FaultProxy, RedisServer};

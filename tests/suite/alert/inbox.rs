@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use counter_core::alert::{Alert, Deliver, DeliveryError, Message};
+use counter_alert::{Alert, Deliver, DeliveryError, Message};
 
 /// A receiver that keeps what it takes, and refuses while it is told to.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::alert::{AlertRule, Watch};
+use counter_alert::{AlertRule, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 
 use super::inbox::Inbox;

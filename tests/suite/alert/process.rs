@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::alert::{AlertRule, Alerts, Arrival, Watch};
+use counter_alert::{AlertRule, Alerts, Arrival, Watch};
 use counter_core::source::SourceName;
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::alert::{Message, Report, ReportSchedule, RuleError, Watch};
+use counter_alert::{Message, Report, ReportSchedule, RuleError, Watch};
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
@@ -81,11 +81,11 @@ async fn a_report_has_what_a_day_had_and_what_changed() {
     watch.check_once(today.plus(3600)).await.expect("memory answers");
     watch.check_once(today.plus(7200)).await.expect("memory answers");
     let report = only(inbox.take());
-    let hits = |row: &counter_core::alert::Row| (row.name.clone(), row.hits.now, row.hits.before);
+    let hits = |row: &counter_alert::Row| (row.name.clone(), row.hits.now, row.hits.before);
     assert_eq!(report.hits.map(|hits| (hits.now, hits.before)), Some((1253, Some(1000))));
     assert_eq!(report.unread, [""; 0]);
     assert_eq!(report.visitors.map(|of| (of.now, of.before)), Some((3, None)));
-    let rows = |rows: &[counter_core::alert::Row]| rows.iter().map(hits).collect::<Vec<_>>();
+    let rows = |rows: &[counter_alert::Row]| rows.iter().map(hits).collect::<Vec<_>>();
     let row = |name: &str, now, before| (name.to_owned(), now, Some(before));
     assert_eq!(rows(&report.shares), [row("errors", 25, 10)]);
     assert_eq!(rows(&report.pages), [row("/", 700, 700), row("/<new>", 500, 0)]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counter_core::alert::{Alert, AlertKind, AlertRule, Watch};
+use counter_alert::{Alert, AlertKind, AlertRule, Watch};
 use counter_core::{AnyStore, Counters, Timestamp};
 use tests::sentinel::RedisSentinel;
 use tests::until;

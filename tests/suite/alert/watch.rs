@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counter_core::alert::{AlertKind, AlertRule, DeliveryError, Message, RuleError, Severity, Watch};
+use counter_alert::{AlertKind, AlertRule, DeliveryError, Message, RuleError, Severity, Watch};
 use counter_core::document::{Document, DocumentStore};
 use counter_core::stores::Answer;
 use counter_core::visits::{Bin, Distribution, Measure, Measured};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use counter_core::archive::ArchiveStore;
 use counter_core::stores::WriterId;
+use counter_core::visits::Read;
 use counter_core::{Sample, SqlStore, Store, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;

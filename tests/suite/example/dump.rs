@@ -7,6 +7,7 @@ use std::process::Command;
 use counter_core::unique::{
     AdaptiveUniqueCounter, Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter, UniqueStore,
 };
+use counter_core::visits::Read;
 use counter_core::{SqlStore, Store, Timestamp};
 use serde_json::Value;
 use tests::{LIMIT, Process, RedisServer, process, until};

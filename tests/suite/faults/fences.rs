@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, RedisStore, Stats, Store, Timestamp, VisitorId};
+use counter_core::visits::{Read, Write};
+use counter_core::{Counters, RedisStore, Stats, Timestamp, VisitorId};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::stores::without_scripts;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Answer, Shard, Shards};
-use counter_core::visits::{ApplyOutcome, Batch, Skip};
-use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Store, Timestamp};
+use counter_core::visits::{ApplyOutcome, Batch, Read, Skip, Write};
+use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Timestamp};
 use tokio::task::yield_now;
 use tokio::time::advance;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, SpoolHealth};
+use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, Read, SpoolHealth};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;

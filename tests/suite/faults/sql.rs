@@ -6,16 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{ArchiveStore, Values};
 use counter_core::entity::sqlx;
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Remark,
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Read, Remark, Write,
 };
-use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Store, Timestamp};
+use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
@@ -585,6 +584,10 @@ async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
     bucket_of_many_counters(store).await;
 }
 
+/// The step from the tables of this version to those of a made-up later one.
+const LATER_STEP: [&str; 1] = ["CREATE TABLE access_later (n BIGINT NOT NULL PRIMARY KEY); \
+    UPDATE access_meta SET value = '2' WHERE name = 'version' AND value = '1'"];
+
 /// Connects to databases without tables, and with those of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
@@ -598,19 +601,17 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     flushed(&mut counters).await;
     // What is there stays.
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
-    run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; DROP TABLE access_documents; \
-         UPDATE access_meta SET value = '1' WHERE name = 'version'")
-    .await;
-    let older = "the tables are of version 1 and not yet of 5: `SqlBuilder::create_tables` makes them";
-    assert_eq!(words().await, older);
-    let (one, other) = tokio::join!(create(), create());
-    let store = one.and(other).expect("both bring them to this version");
-    let hour = precision(3600);
-    assert_eq!(store.progress(Values::Counts, hour).await.expect("the tables are there"), None);
-    let mut running = over(store);
-    assert_eq!(total(&running, "a").await, 1);
-    run("UPDATE access_meta SET value = '6' WHERE name = 'version'").await;
-    let newer = "the tables are of version 6, and this program knows none after 5: update it";
+    let mut running = over(sql(url).await);
+    // A later version, whose step fails if it is run twice.
+    let later = || SqlStore::builder().later_steps(&LATER_STEP);
+    let older = "the tables are of version 1 and not yet of 2: `SqlBuilder::create_tables` makes them";
+    assert_eq!(later().connect(url).await.expect_err("nothing upgraded them").to_string(), older);
+    let upgrade = || later().create_tables().connect(url);
+    let (one, other, third) = tokio::join!(upgrade(), upgrade(), upgrade());
+    let upgraded = one.and(other).and(third).expect("all find the tables of their version");
+    run("INSERT INTO access_later VALUES (1)").await;
+    assert_eq!(total(&over(upgraded), "a").await, 1);
+    let newer = "the tables are of version 2, and this program knows none after 1: update it";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
     // A process that is connected since before the upgrade writes nothing into tables that it does not know.
@@ -621,7 +622,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     assert_eq!(running.recorder().ledger().hits.pending, 1);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
     assert_eq!(words().await, "the tables have no version");
-    run("UPDATE access_meta SET value = '5' WHERE name = 'version'").await;
+    run("UPDATE access_meta SET value = '1' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
     flushed(&mut running).await;
     assert_eq!(total(&running, "a").await, 2);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use counter_alert::note::{Note, Notes};
 use counter_core::document::DocumentStore;
-use counter_core::note::{Note, Notes};
 use counter_core::{ErrorKind, MemoryStore, Timestamp};
 use futures_util::future::join_all;
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Store, Timestamp, Upkeep};
+use counter_core::visits::Read;
+use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Timestamp, Upkeep};
 use tests::cluster::RedisCluster;
 use tests::until;
 use tokio::task::JoinSet;

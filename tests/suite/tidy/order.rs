@@ -3,35 +3,19 @@
 use super::tree::{Tree, Use, sample};
 
 /// The families of counts, each a folder of the core.
-const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document", "note", "forecast", "alert"];
+const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "document"];
 
-/// The modules that know all families: the stores, and the guide.
-const ABOVE: [&str; 2] = ["stores", "guide"];
+/// The modules that know all families: the stores, the guide, and what other packages of the workspace use.
+const ABOVE: [&str; 3] = ["stores", "guide", "internal"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 22] = [
+const SHARED: [(&str, &str, &str); 6] = [
+    ("visits", "document", "change_document"),
+    ("visits", "document", "Document"),
     ("visits", "document", "DocumentStore"),
     ("visits", "document", "MemoryDocuments"),
     ("visits", "document", "RedisDocuments"),
     ("visits", "document", "SqlDocuments"),
-    ("forecast", "visits", "Series"),
-    ("forecast", "visits", "Stats"),
-    ("alert", "visits", "Distribution"),
-    ("alert", "visits", "Health"),
-    ("alert", "visits", "LabelRanking"),
-    ("alert", "visits", "Measure"),
-    ("alert", "visits", "Passes"),
-    ("alert", "visits", "Ranking"),
-    ("alert", "visits", "Series"),
-    ("alert", "visits", "SourceStatus"),
-    ("alert", "visits", "Stats"),
-    ("alert", "visits", "Unreadable"),
-    ("alert", "document", "Document"),
-    ("alert", "document", "DocumentStore"),
-    ("alert", "forecast", "DetectedSeason"),
-    ("alert", "forecast", "Detector"),
-    ("alert", "forecast", "Judgement"),
-    ("note", "document", "DocumentStore"),
 ];
 
 /// Returns whether a module uses one that its parent, or a common ancestor of both, declares after it.
@@ -60,7 +44,9 @@ fn is_listed(table: &[(&str, &str, &str)], used: &Use) -> bool {
 
 #[test]
 fn no_module_uses_one_that_comes_after_it() {
-    for package in ["counter-core", "counter-layer", "counter-layer/admin", "example-app"] {
+    for package in
+        ["counter-core", "counter-core/alert", "counter-layer", "counter-layer/admin", "example-app"]
+    {
         let tree = Tree::of(&format!("{package}/src/lib.rs"));
         let uses = tree.uses();
         assert!(tree.modules.len() >= 6 && uses.len() >= 20, "{package}: {uses:?}");
@@ -124,14 +110,14 @@ fn a_family_that_names_another_is_found_whoever_re_exports_the_name() {
         "mod visits {} mod window { use crate::visits::Sample; }",
         "pub use visits::Sample; mod visits {} mod window { mod redis { use crate::Sample; } }",
         "mod redis { use crate::window::Key; } mod window {}",
-        "pub use visits::{Series, Ledger}; mod visits {} mod forecast { use crate::{Series, Ledger}; }",
+        "pub use document::{Document, DocumentStore}; mod document {} mod visits { use crate::{Document, DocumentStore}; }",
     ] {
         assert_eq!(crossing(source), 1, "{source}");
     }
     for source in [
         "mod visits {} mod window {} mod stores { use crate::{visits::Visits, window::Windows}; }",
         "mod time {} mod window { use crate::time::Timestamp; mod a { use super::b::B; } mod b {} }",
-        "pub use visits::Series; mod visits {} mod forecast { use crate::Series; }",
+        "pub use document::DocumentStore; mod document {} mod visits { use crate::DocumentStore; }",
     ] {
         assert_eq!(crossing(source), 0, "{source}");
     }

@@ -47,6 +47,8 @@ fn fred_stays_in_the_redis_store_and_http_in_the_layer_and_axum_behind_two_doors
     only_in("http", &core, |_| false);
     only_in("axum", &core, |_| false);
     only_in("fred", &layer, |_| false);
+    let alert = Tree::of("counter-core/alert/src/lib.rs");
+    only_in("http", &alert, |file| file.starts_with("counter-core/alert/src/webhook"));
     only_in("axum", &layer, |file| file == "counter-layer/src/request.rs");
     only_in("fred", &Tree::of("counter-layer/admin/src/lib.rs"), |_| false);
 }
@@ -64,22 +66,20 @@ fn nothing_spawns_unasked_and_nothing_is_global() {
     // with what tells that a thread is ending.
     let asked = |word: &str, file: &str| {
         [
-            ("spawn", "counter-core/src/visits/upkeep.rs"),
+            ("spawn", "counter-core/src/visits/counters/upkeep.rs"),
             // The connection of a Redis store, whose `connect` says so, and the lookup of its name.
             ("spawn", "counter-core/src/redis/dialer.rs"),
             ("spawn", "counter-core/src/redis/address.rs"),
-            ("thread_local", "counter-core/src/visits/stripes.rs"),
-            ("static", "counter-core/src/visits/stripes.rs"),
+            ("thread_local", "counter-core/src/visits/tally/stripes.rs"),
+            ("static", "counter-core/src/visits/tally/stripes.rs"),
         ]
         .contains(&(word, file))
     };
-    for root in [
-        "counter-core/src/lib.rs",
-        "counter-layer/src/lib.rs",
-        "counter-layer/admin/src/lib.rs",
-        "counter-core/kafka/src/lib.rs",
-    ] {
-        for (word, file, line) in words(&Tree::of(root)) {
+    for package in
+        ["counter-core", "counter-core/alert", "counter-core/kafka", "counter-layer", "counter-layer/admin"]
+    {
+        let root = format!("{package}/src/lib.rs");
+        for (word, file, line) in words(&Tree::of(&root)) {
             assert!(!is_forbidden(&word) || asked(&word, &file), "{word} in {file}:{line}");
         }
     }

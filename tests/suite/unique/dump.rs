@@ -6,6 +6,7 @@ use std::time::Instant;
 use counter_core::stores::Namespace;
 use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError, UniqueRestored};
 use counter_core::unique::{Contents, Distinct, UniqueCounter, UniqueKey, UniqueStore};
+use counter_core::visits::Read;
 use counter_core::window::WindowStore;
 use counter_core::{Counters, ErrorKind, MemoryStore, RedisStore, Store};
 use tests::cluster::RedisCluster;
@@ -283,7 +284,7 @@ async fn a_shard_that_moves_before_and_during_a_dump_is_in_it() {
     for name in &names {
         include(&set(&store, name), 0..5).await;
     }
-    let shards = Store::shards(&store);
+    let shards = Read::shards(&store);
     let slot = |counter: &str| cluster.slot_of(format!("{{access:{}}}", shards.of(counter)));
     let moved = |counter: &str| {
         let slot = slot(counter);

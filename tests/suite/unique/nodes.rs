@@ -2,7 +2,8 @@
 
 use counter_core::stores::Shards;
 use counter_core::unique::{Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter};
-use counter_core::{CounterName, RedisStore, Store};
+use counter_core::visits::Read;
+use counter_core::{CounterName, RedisStore};
 use tests::cluster::RedisCluster;
 use tests::until;
 

@@ -12,7 +12,7 @@ use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, VisitorCell,
+    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Read, VisitorCell,
 };
 use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 use serde_json::Value;

@@ -4,7 +4,7 @@ use counter_core::archive::{Archive, ArchiveStore};
 use counter_core::document::DocumentStore;
 use counter_core::dump::{RestoreError, Restored};
 use counter_core::stores::Namespace;
-use counter_core::visits::Hint;
+use counter_core::visits::{Hint, Write};
 use counter_core::{Counters, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tests::RedisServer;
 

@@ -1,27 +1,16 @@
 use sqlx::MySql;
-use sqlx::error::DatabaseError;
 
-use super::{Server, sql_database};
-use crate::entity::EntityErrorKind;
-use crate::sql::mariadb::classify;
+use super::SqlDatabase;
 
 /// A database of entity counts in MariaDB, version 10.5 or later.
 ///
 /// MySQL is not supported: an `INSERT` there cannot return the row.
-#[derive(Clone, Debug)]
-pub struct MariaDatabase(sqlx::Pool<MySql>, Server);
+pub type MariaDatabase = SqlDatabase<MySql>;
 
-sql_database! {
-    MariaDatabase of MySql {
-        place: Server,
-        schema: include_str!("mariadb.sql"),
-        now: "UNIX_TIMESTAMP()",
-        insert_new: ("INSERT IGNORE INTO", ""),
-        add: "ON DUPLICATE KEY UPDATE value = value + VALUES(value), version = version + 1",
-        explain: explain,
+impl SqlDatabase<MySql> {
+    /// Creates a database from a pool of connections, with the settings of that pool.
+    #[must_use]
+    pub fn new(pool: sqlx::Pool<MySql>) -> Self {
+        Self::over(pool, None)
     }
-}
-
-fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
-    classify(answer).into()
 }

@@ -3,40 +3,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Sqlite;
-use sqlx::error::DatabaseError;
 use tokio::time::{sleep, timeout};
 
-use super::{Place, sql_database, unwritten};
+use super::{Place, SqlDatabase, unwritten};
 use crate::entity::{EntityDatabase, EntityError, EntityErrorKind};
-use crate::sql::sqlite::classify;
-use crate::sql::{FileError, OpenedFile, PathState};
+use crate::future::BoxFuture;
+use crate::sql::driver::Driver;
+use crate::sql::sqlite::file::{FileError, OpenedFile, PathState};
+use crate::sql::sqlite::in_memory;
 
 /// A database of entity counts in SQLite, version 3.37 or later; the bundled one is.
 ///
 /// If its file is removed, moved or replaced while it is in use, no count is written to the old file: the idle
 /// connections of the pool are closed, and calls fail until a file is at the path and no connection to the old one is
 /// in use.
-#[derive(Clone, Debug)]
-pub struct SqliteDatabase(sqlx::Pool<Sqlite>, WatchedFile);
+pub type SqliteDatabase = SqlDatabase<Sqlite>;
 
 /// How long a call waits until connections to a file that was replaced are no longer in use, and how often it checks.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The file that the connections of a pool have opened.
-#[derive(Clone, Debug)]
-struct WatchedFile(Arc<OpenedFile>);
+struct WatchedFile(OpenedFile);
 
 impl Place<Sqlite> for WatchedFile {
-    fn of(pool: &sqlx::Pool<Sqlite>) -> Self {
-        Self(Arc::new(OpenedFile::new(pool.connect_options().get_filename())))
-    }
-
     /// Closes the connections to a file that was replaced, so that the next ones open the one at the path.
-    async fn check(&self, pool: &sqlx::Pool<Sqlite>) -> Result<(), EntityError> {
+    fn check<'a>(&'a self, pool: &'a sqlx::Pool<Sqlite>) -> BoxFuture<'a, Result<(), EntityError>> {
         let replaced = || FileError::ReplacedDuringCall(self.0.path().to_owned());
-        let checked = timeout(DRAIN_TIMEOUT, self.drain(pool)).await;
-        checked.unwrap_or_else(|_| Err(unavailable(replaced())))
+        Box::pin(async move {
+            let checked = timeout(DRAIN_TIMEOUT, self.drain(pool)).await;
+            checked.unwrap_or_else(|_| Err(unavailable(replaced())))
+        })
     }
 
     fn confirm(&self) -> Result<(), EntityError> {
@@ -44,15 +41,22 @@ impl Place<Sqlite> for WatchedFile {
     }
 }
 
-impl SqliteDatabase {
+impl SqlDatabase<Sqlite> {
+    /// Creates a database from a pool of connections, with the settings of that pool.
+    #[must_use]
+    pub fn new(pool: sqlx::Pool<Sqlite>) -> Self {
+        let file = OpenedFile::new(pool.connect_options().get_filename());
+        Self::over(pool, Some(Arc::new(WatchedFile(file))))
+    }
+
     /// Creates an empty database in memory, with its tables, which is gone with its last handle: for tests
     /// and examples.
     ///
     /// # Errors
     /// Fails when it cannot be created.
     pub async fn in_memory() -> Result<Self, EntityError> {
-        let pool = crate::sql::sqlite::in_memory().await;
-        let database = Self::new(pool.map_err(|error| unwritten(explain, error))?);
+        let pool = in_memory().await.map_err(|error| unwritten(Sqlite::DIALECT.failure(error)))?;
+        let database = Self::new(pool);
         database.create_tables().await?;
         Ok(database)
     }
@@ -84,20 +88,4 @@ impl WatchedFile {
 
 fn unavailable(error: impl StdError + Send + Sync + 'static) -> EntityError {
     EntityError::new(EntityErrorKind::Unavailable).caused_by(error)
-}
-
-sql_database! {
-    SqliteDatabase of Sqlite {
-        place: WatchedFile,
-        schema: include_str!("sqlite.sql"),
-        now: "CAST(strftime('%s', 'now') AS INTEGER)",
-        insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
-        add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
-              version = access_entity.version + 1",
-        explain: explain,
-    }
-}
-
-fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
-    classify(answer).into()
 }

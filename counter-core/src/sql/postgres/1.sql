@@ -43,14 +43,17 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
 -- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written; `expiry` is when a source is forgotten, if it is.
+-- on that batch and when it was written; `expiry` is when a source is forgotten, if it is. `incarnation` is who cut the
+-- last batch of a process, and `since` the last sequence of the one before: see `StoredFence`.
 CREATE TABLE IF NOT EXISTS access_fence (
-    writer   TEXT    NOT NULL PRIMARY KEY,
-    kind     BIGINT  NOT NULL,
-    sequence BIGINT  NOT NULL,
-    remarks  TEXT    NOT NULL,
-    written  BIGINT  NOT NULL,
-    expiry   BIGINT
+    writer      TEXT   NOT NULL PRIMARY KEY,
+    kind        BIGINT NOT NULL,
+    sequence    BIGINT NOT NULL,
+    remarks     TEXT   NOT NULL,
+    written     BIGINT NOT NULL,
+    expiry      BIGINT,
+    incarnation BIGINT NOT NULL DEFAULT 0,
+    since       BIGINT NOT NULL DEFAULT 0
 );
 
 -- The processes that know that a counter was forgotten.
@@ -104,6 +107,45 @@ CREATE TABLE IF NOT EXISTS access_unique_item (
     counter BIGINT NOT NULL,
     item    BYTEA NOT NULL,
     PRIMARY KEY (counter, item)
+);
+
+-- How far the buckets of another store were copied, by where they start: of counts (`kind` 0) and of visitors (1).
+CREATE TABLE IF NOT EXISTS access_archive (
+    kind    BIGINT NOT NULL,
+    width   BIGINT NOT NULL,
+    copied  BIGINT NOT NULL,
+    settled BIGINT NOT NULL,
+    PRIMARY KEY (kind, width)
+);
+
+-- The process that does something alone, until `expiry`.
+CREATE TABLE IF NOT EXISTS access_lease (
+    name   TEXT   NOT NULL PRIMARY KEY,
+    holder TEXT   NOT NULL,
+    expiry BIGINT NOT NULL
+);
+
+-- The bins of distributions: `measure` is 1 for the time to the head of a response, 2 for that to the end of its body,
+-- 3 for its size, 4 for the status of HTTP and 5 for that of gRPC. `bin` is the index of a range that ends at
+-- 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is when the bucket leaves retention.
+CREATE TABLE IF NOT EXISTS access_bins (
+    width   BIGINT NOT NULL,
+    bucket  BIGINT NOT NULL,
+    counter BIGINT NOT NULL,
+    measure BIGINT NOT NULL,
+    bin     BIGINT NOT NULL,
+    expiry  BIGINT NOT NULL,
+    hits    BIGINT NOT NULL,
+    PRIMARY KEY (width, bucket, counter, measure, bin)
+) WITH (fillfactor = 90);
+
+CREATE INDEX IF NOT EXISTS access_bins_expiry ON access_bins (expiry);
+
+-- Documents, which are replaced only by who has seen the version: the state of alerts, and notes.
+CREATE TABLE IF NOT EXISTS access_documents (
+    name    BYTEA NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL,
+    content BYTEA NOT NULL
 );
 
 INSERT INTO access_meta (name, value) VALUES ('version', '1') ON CONFLICT DO NOTHING;

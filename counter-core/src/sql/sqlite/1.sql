@@ -43,14 +43,17 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
 -- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written; `expiry` is when a source is forgotten, if it is.
+-- on that batch and when it was written; `expiry` is when a source is forgotten, if it is. `incarnation` is who cut the
+-- last batch of a process, and `since` the last sequence of the one before: see `StoredFence`.
 CREATE TABLE IF NOT EXISTS access_fence (
-    writer   TEXT    NOT NULL PRIMARY KEY,
-    kind     INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    remarks  TEXT    NOT NULL,
-    written  INTEGER NOT NULL,
-    expiry   INTEGER
+    writer      TEXT    NOT NULL PRIMARY KEY,
+    kind        INTEGER NOT NULL,
+    sequence    INTEGER NOT NULL,
+    remarks     TEXT    NOT NULL,
+    written     INTEGER NOT NULL,
+    expiry      INTEGER,
+    incarnation INTEGER NOT NULL DEFAULT 0,
+    since       INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- The processes that know that a counter was forgotten.
@@ -105,5 +108,44 @@ CREATE TABLE IF NOT EXISTS access_unique_item (
     item    BLOB NOT NULL,
     PRIMARY KEY (counter, item)
 ) STRICT, WITHOUT ROWID;
+
+-- How far the buckets of another store were copied, by where they start: of counts (`kind` 0) and of visitors (1).
+CREATE TABLE IF NOT EXISTS access_archive (
+    kind    INTEGER NOT NULL,
+    width   INTEGER NOT NULL,
+    copied  INTEGER NOT NULL,
+    settled INTEGER NOT NULL,
+    PRIMARY KEY (kind, width)
+) STRICT, WITHOUT ROWID;
+
+-- The process that does something alone, until `expiry`.
+CREATE TABLE IF NOT EXISTS access_lease (
+    name   TEXT    NOT NULL PRIMARY KEY,
+    holder TEXT    NOT NULL,
+    expiry INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The bins of distributions: `measure` is 1 for the time to the head of a response, 2 for that to the end of its body,
+-- 3 for its size, 4 for the status of HTTP and 5 for that of gRPC. `bin` is the index of a range that ends at
+-- 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is when the bucket leaves retention.
+CREATE TABLE IF NOT EXISTS access_bins (
+    width   INTEGER NOT NULL,
+    bucket  INTEGER NOT NULL,
+    counter INTEGER NOT NULL,
+    measure INTEGER NOT NULL,
+    bin     INTEGER NOT NULL,
+    expiry  INTEGER NOT NULL,
+    hits    INTEGER NOT NULL,
+    PRIMARY KEY (width, bucket, counter, measure, bin)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS access_bins_expiry ON access_bins (expiry);
+
+-- Documents, which are replaced only by who has seen the version: the state of alerts, and notes.
+CREATE TABLE IF NOT EXISTS access_documents (
+    name    BLOB NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    content BLOB NOT NULL
+) STRICT;
 
 INSERT INTO access_meta (name, value) VALUES ('version', '1') ON CONFLICT DO NOTHING;

@@ -1,13 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "own-client")]
-use std::sync::OnceLock;
 
-#[cfg(feature = "own-client")]
-use fred::clients::Client as FredClient;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
-#[cfg(feature = "own-client")]
-use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ServerConfig};
 
 use super::RedisStore;
@@ -90,34 +84,7 @@ impl RedisBuilder {
         self.open(config(url).map_err(ConnectError)?).await
     }
 
-    /// Connects in the same way with a configuration of the client.
-    ///
-    /// # Errors
-    /// Fails when `fred` refuses the configuration.
-    ///
-    /// # Panics
-    /// Panics outside of a Tokio runtime.
-    #[cfg(feature = "own-client")]
-    pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
-        self.open(config).await
-    }
-
-    /// Uses a client of the user, which is or will be connected.
-    ///
-    /// Retries in the client are harmless, since batches are fenced. The client is not replaced when its task
-    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, since fred 10.1 does not survive a
-    /// redirection by `ASK`, and while one node is away it answers for none: an address is the better choice
-    /// there.
-    #[cfg(feature = "own-client")]
-    #[must_use]
-    pub fn client(self, client: FredClient) -> RedisStore {
-        let clustered = client.is_clustered();
-        let client = Arc::new(Connection::of(client));
-        let topology = if clustered { Topology::Own(client, OnceLock::new()) } else { Topology::One(client) };
-        self.store(topology, clustered)
-    }
-
-    fn open(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>> {
+    pub(super) fn open(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>> {
         Box::pin(async move {
             let (topology, clustered) = match &config.server {
                 ServerConfig::Clustered { .. } => {
@@ -131,7 +98,7 @@ impl RedisBuilder {
         })
     }
 
-    fn store(self, topology: Topology, clustered: bool) -> RedisStore {
+    pub(super) fn store(self, topology: Topology, clustered: bool) -> RedisStore {
         let of_a_cluster = || Shards::try_from(CLUSTER_SHARDS).expect("between 1 and 1024");
         let shards = self.shards.or_else(|| clustered.then(of_a_cluster));
         RedisStore::new(Client::new(topology, &self.namespace, shards))

@@ -1,11 +1,10 @@
 use std::error::Error as StdError;
 use std::fmt;
+use std::str::FromStr;
 
 use super::SqlStore;
 use crate::future::BoxFuture;
-#[cfg(feature = "sqlite")]
-use crate::private_file;
-use crate::sql::{Database, Options, SchemaError};
+use crate::sql::{Database, SchemaError, Settings};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
 ///
@@ -30,11 +29,10 @@ use crate::sql::{Database, Options, SchemaError};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct SqlBuilder {
-    create_tables: bool,
-    connections: u32,
+    settings: Settings,
 }
 
 /// An error of connecting to a database.
@@ -53,14 +51,14 @@ impl SqlBuilder {
     /// Processes that do so at the same time do not disturb each other. The user of the database needs the right to
     /// create tables; where that is not wanted, the [guide](crate::guide::sql) has the text of the schema.
     pub const fn create_tables(mut self) -> Self {
-        self.create_tables = true;
+        self.settings.creates_tables = true;
         self
     }
 
     /// Sets how many connections there are at most, at least 1. Default: 8. With SQLite one of them writes, and the
     /// others read.
     pub const fn connections(mut self, most: u32) -> Self {
-        self.connections = if most == 0 { 1 } else { most };
+        self.settings.max_connections = if most == 0 { 1 } else { most };
         self
     }
 
@@ -77,12 +75,29 @@ impl SqlBuilder {
     /// # Panics
     /// Panics outside of a Tokio runtime.
     pub async fn connect(self, url: &str) -> Result<SqlStore, SqlConnectError> {
-        #[cfg(feature = "sqlite")]
-        if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
-            let unknown = |error| SqlConnectError(Kind::Schema(SchemaError::Unknown(error)));
-            return self.check(Database::in_memory().await.map_err(unknown)?).await;
+        let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+        match scheme {
+            #[cfg(feature = "sqlite")]
+            "sqlite" if url.contains(":memory:") || url.contains("mode=memory") => {
+                let database = crate::sql::sqlite::open_in_memory(self.settings).await;
+                let unknown = |error| SqlConnectError(Kind::Schema(SchemaError::Unknown(error)));
+                check(database.map_err(unknown)?, self.settings).await
+            }
+            #[cfg(feature = "sqlite")]
+            "sqlite" => self.connect_sqlite(parsed(url)?).await,
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => self.connect_postgres(parsed(url)?).await,
+            #[cfg(feature = "mariadb")]
+            "mariadb" | "mysql" => self.connect_mariadb(parsed(url)?).await,
+            _ => Err(SqlConnectError(Kind::Address(None))),
         }
-        self.open(options(url)?).await
+    }
+
+    /// Adds steps to later versions of the schema, to test upgrades with.
+    #[doc(hidden)]
+    pub const fn later_steps(mut self, steps: &'static [&'static str]) -> Self {
+        self.settings.later_steps = steps;
+        self
     }
 
     /// Connects in the same way to a file of SQLite, with settings of one's own; the journal, the synchronisation and
@@ -98,7 +113,7 @@ impl SqlBuilder {
         self,
         options: sqlx::sqlite::SqliteConnectOptions,
     ) -> Result<SqlStore, SqlConnectError> {
-        self.open(Options::Sqlite(options)).await
+        check(crate::sql::sqlite::open(options, self.settings), self.settings).await
     }
 
     /// Connects in the same way to PostgreSQL, with settings of one's own.
@@ -113,7 +128,7 @@ impl SqlBuilder {
         self,
         options: sqlx::postgres::PgConnectOptions,
     ) -> Result<SqlStore, SqlConnectError> {
-        self.open(Options::Postgres(options)).await
+        check(crate::sql::postgres::open(options, self.settings), self.settings).await
     }
 
     /// Connects in the same way to MariaDB, with settings of one's own.
@@ -128,55 +143,24 @@ impl SqlBuilder {
         self,
         options: sqlx::mysql::MySqlConnectOptions,
     ) -> Result<SqlStore, SqlConnectError> {
-        self.open(Options::Maria(options)).await
-    }
-
-    fn open(self, options: Options) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
-        Box::pin(async move {
-            #[cfg(feature = "sqlite")]
-            let options = match options {
-                Options::Sqlite(options) if self.create_tables => {
-                    private_file::create_database(options.get_filename());
-                    Options::Sqlite(options.create_if_missing(true))
-                }
-                options => options,
-            };
-            let database = Database::open(options, self.connections, self.create_tables);
-            self.check(database).await
-        })
-    }
-
-    fn check(self, database: Database) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
-        Box::pin(async move {
-            let schema = |error| SqlConnectError(Kind::Schema(error));
-            database.check_settings().await.map_err(schema)?;
-            if self.create_tables {
-                database.create_tables().await.map_err(schema)?;
-            }
-            database.check_tables().await.map_err(schema)?;
-            Ok(SqlStore::new(database))
-        })
+        check(crate::sql::mariadb::open(options, self.settings), self.settings).await
     }
 }
 
-impl Default for SqlBuilder {
-    fn default() -> Self {
-        Self { create_tables: false, connections: 8 }
-    }
+fn check(database: Database, settings: Settings) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
+    Box::pin(async move {
+        let schema = |error| SqlConnectError(Kind::Schema(error));
+        database.check_settings().await.map_err(schema)?;
+        if settings.creates_tables {
+            database.create_tables().await.map_err(schema)?;
+        }
+        database.check_tables().await.map_err(schema)?;
+        Ok(SqlStore::new(database))
+    })
 }
 
-fn options(url: &str) -> Result<Options, SqlConnectError> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    let parsed: Result<Options, sqlx::Error> = match scheme {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => url.parse().map(Options::Sqlite),
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => url.parse().map(Options::Postgres),
-        #[cfg(feature = "mariadb")]
-        "mariadb" | "mysql" => url.parse().map(Options::Maria),
-        _ => return Err(SqlConnectError(Kind::Address(None))),
-    };
-    parsed.map_err(|error| SqlConnectError(Kind::Address(Some(error.into()))))
+fn parsed<T: FromStr<Err = sqlx::Error>>(url: &str) -> Result<T, SqlConnectError> {
+    url.parse().map_err(|error: sqlx::Error| SqlConnectError(Kind::Address(Some(error.into()))))
 }
 
 impl fmt::Display for SqlConnectError {
@@ -186,7 +170,7 @@ impl fmt::Display for SqlConnectError {
                 "not the address of a database whose feature is enabled, such as sqlite:counts.db or \
                  postgres://127.0.0.1/site",
             ),
-            Kind::Schema(error @ (SchemaError::Missing | SchemaError::Older(_))) => {
+            Kind::Schema(error @ (SchemaError::Missing | SchemaError::Older { .. })) => {
                 write!(f, "{error}: `SqlBuilder::create_tables` makes them")
             }
             Kind::Schema(SchemaError::Unknown(_)) => f.write_str("the database does not answer, or refuses"),

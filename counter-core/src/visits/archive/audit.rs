@@ -8,15 +8,16 @@ use tokio::time::sleep;
 
 use super::listed::{Listed, sketches};
 use super::restore::restore;
-use super::store::count_of;
-use super::{Archive, Bins, CALM, Page, Values};
+use super::{Archive, CALM};
+use crate::error::Error;
 use crate::future::BoxFuture;
+use crate::name::CounterName;
+use crate::passes::Passes;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Retention};
+use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
 use crate::unwind::tell;
-use crate::visits::passes::Passes;
-use crate::visits::{self, Adds, BinReading};
-use crate::{CounterName, Error, Precision, Store, Timestamp};
+use crate::visits;
+use crate::visits::store::{Adds, BinReading, Bins, Page, Store, Values, count_of};
 
 /// Compares the two stores of an [`Archive`] bucket by bucket, and repairs one of them on request.
 ///

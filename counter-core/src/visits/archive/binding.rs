@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Archive;
-use crate::visits::identity::{self, Seen, StoreRecord};
-use crate::{Error, ErrorKind, Store};
+use crate::error::{Error, ErrorKind};
+use crate::visits::store::{Seen, Store, StoreRecord, identity};
 
 /// Result of comparing the near store with the one that the far store was copied from.
 #[derive(Clone, Debug)]

@@ -3,65 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::audit::Audit;
 use super::binding::Binding;
 use super::listed::sketches;
-use super::{Archive, Audit, Values, restore};
+use super::{Archive, restore};
 use crate::document::DocumentStore;
+use crate::error::Error;
 use crate::future::Answer;
+use crate::name::CounterName;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid};
-use crate::visits::unions::Unions;
-use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading,
-    Unreadable, Witness,
+use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::visits::ledger::{ArchiveHealth, Hint};
+use crate::visits::store::{
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unions,
+    Unreadable, Values, Witness, Write,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
 
-impl Store for Archive {
-    fn shards(&self) -> Shards {
-        self.near.shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.near.connections()
-    }
-
+impl Write for Archive {
     fn batch_samples(&self) -> usize {
         self.near.batch_samples()
-    }
-
-    fn kind(&self) -> String {
-        self.near.kind()
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        self.near.documents()
     }
 
     fn attach(&self, grid: &Grid) {
         self.state().near = Some(grid.clone());
         self.near.attach(grid);
-    }
-
-    fn reach(&self) -> Option<&Grid> {
-        Some(&self.kept)
-    }
-
-    fn archive_health(&self) -> Option<ArchiveHealth> {
-        let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
-        let differing = self.last_audit().map(|audit| left(&audit));
-        let state = self.state();
-        let unreadable = state.unreadable.values().sum();
-        let is_foreign = matches!(state.binding, Some(Binding::Foreign(..)));
-        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing, is_foreign })
-    }
-
-    fn hints(&self) -> Vec<Hint> {
-        let mut hints = self.near.hints();
-        hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
-        hints
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
@@ -70,10 +37,6 @@ impl Store for Archive {
 
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         self.near.witness(shard, writer)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.near.clock_skew()
     }
 
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
@@ -105,6 +68,65 @@ impl Store for Archive {
             }
             Ok(next)
         })
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(async move {
+            // The near store first, so that copies read before have an older time than the far store records.
+            self.near.forget(counter, grid, now).await?;
+            if self.check_once().await.is_err() && self.is_foreign() {
+                return Ok(());
+            }
+            self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
+            // A repair may have read the far store before. Refuses its batches, and removes what it has added.
+            restore::refuse_others(self, self.shards().of(counter)).await?;
+            self.near.forget(counter, grid, now).await
+        })
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        self.near.salt(epoch, candidate, expiry)
+    }
+}
+
+impl Read for Archive {
+    fn shards(&self) -> Shards {
+        self.near.shards()
+    }
+
+    fn connections(&self) -> u64 {
+        self.near.connections()
+    }
+
+    fn kind(&self) -> String {
+        self.near.kind()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        self.near.documents()
+    }
+
+    fn reach(&self) -> Option<&Grid> {
+        Some(&self.kept)
+    }
+
+    fn archive_health(&self) -> Option<ArchiveHealth> {
+        let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
+        let differing = self.last_audit().map(|audit| left(&audit));
+        let state = self.state();
+        let unreadable = state.unreadable.values().sum();
+        let is_foreign = matches!(state.binding, Some(Binding::Foreign(..)));
+        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing, is_foreign })
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let mut hints = self.near.hints();
+        hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+        hints
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.near.clock_skew()
     }
 
     fn samples<'a>(
@@ -141,20 +163,6 @@ impl Store for Archive {
                 (near, _) => near,
             };
             Ok(near.into_iter().zip(far).map(greater).collect())
-        })
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(async move {
-            // The near store first, so that copies read before have an older time than the far store records.
-            self.near.forget(counter, grid, now).await?;
-            if self.check_once().await.is_err() && self.is_foreign() {
-                return Ok(());
-            }
-            self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
-            // A repair may have read the far store before. Refuses its batches, and removes what it has added.
-            restore::refuse_others(self, self.shards().of(counter)).await?;
-            self.near.forget(counter, grid, now).await
         })
     }
 
@@ -258,10 +266,6 @@ impl Store for Archive {
             let Some(far) = far else { return Ok(near) };
             Ok(near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect())
         })
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        self.near.salt(epoch, candidate, expiry)
     }
 
     fn known<'a>(

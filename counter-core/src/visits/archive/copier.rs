@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Archive;
 use super::listed::{Listed, sketches};
-use super::{Archive, Page, Progress, Values};
+use crate::error::Error;
 use crate::future::BoxFuture;
-use crate::time::{Grid, Retention};
+use crate::name::CounterName;
+use crate::passes::Passes;
+use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
 use crate::unwind::{caught, tell};
-use crate::visits::Reading;
-use crate::visits::passes::Passes;
+use crate::visits::store::{Page, Progress, Reading, Values};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far one.
 ///

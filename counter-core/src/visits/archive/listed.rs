@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
 
-use super::{Archive, Values};
+use super::Archive;
+use crate::error::Error;
+use crate::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Retention};
-use crate::visits::Unreadable;
-use crate::{CounterName, Error, Precision, Precisions, Store, Timestamp};
+use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
+use crate::visits::store::{Store, Unreadable, Values};
 
 /// The number of counters per page: their sketches of one bucket have up to 8 MB.
 pub(super) const PAGE: usize = 500;

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::Archive;
 use super::listed::sketches;
-use super::store::count_of;
-use super::{Archive, Values};
 use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
+use crate::name::CounterName;
 use crate::shard::Shard;
-use crate::source::{Source, SourceName};
-use crate::time::{Grid, Retention};
-use crate::visits::batch::AHEAD;
+use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
 use crate::visits::pending::BINS;
-use crate::visits::{
-    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Reading, Remark, VisitorCell,
+use crate::visits::source::{Source, SourceName};
+use crate::visits::store::{
+    AHEAD, Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Read, Reading, Remark,
+    Values, VisitorCell, count_of,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
 
 /// The time for which the near store keeps the number of the last repair.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);

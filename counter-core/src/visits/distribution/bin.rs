@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Measure;
+use super::measure::Measure;
 
 /// A range of values of a [`Measure`], or a single number of it: what is counted in a distribution.
 ///

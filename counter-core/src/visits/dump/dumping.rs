@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
+use crate::error::Error;
 use crate::future::Answer;
 use crate::line::{FIRST_SUM, sealed};
-use crate::time::{Bucket, Grid};
-use crate::visits::identity::{self, StoreRecord};
-use crate::visits::{Bin, Reading, Store, Unreadable};
+use crate::name::CounterName;
+use crate::time::{Bucket, Grid, Precision, Sample, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::store::{Reading, Store, StoreRecord, Unreadable, identity};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// The number of counters of a precision per page.
 const LISTED: usize = 1000;

@@ -2,12 +2,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line::{self, FORMAT, REPEATED, cut, encoded};
+use crate::line;
+use crate::line::{FORMAT, REPEATED, cut, encoded};
+use crate::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Retention};
-use crate::visits::{Bin, StoreId, StoreIdError, Unreadable};
+use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::store::{StoreId, StoreIdError, Unreadable};
 use crate::writer::WriterId;
-use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
 /// The format versions of a dump, without and with distributions.
 const VERSIONS: [u32; 2] = [1, 2];

@@ -1,9 +1,8 @@
 use std::iter::successors;
 use std::ops::Range;
 
-use crate::time::{Bucket, Grid, Retention};
-use crate::visits::batch::AHEAD;
-use crate::{Precisions, Timestamp};
+use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
+use crate::visits::store::AHEAD;
 
 /// A part of a store that is read in one call: some counters, by their indices in the list of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::{Precision, Precisions};
+    use crate::time::{Precision, Precisions};
 
     #[test]
     fn every_bucket_that_is_kept_is_in_one_part_for_each_counter() {

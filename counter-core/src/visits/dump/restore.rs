@@ -5,17 +5,17 @@ use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
+use crate::error::Error;
 use crate::line::{FIRST_SUM, LINE, Sealed};
+use crate::name::CounterName;
 use crate::shard::Shard;
-use crate::source::SourceName;
-use crate::time::{Grid, Retention};
-use crate::visits::identity::{self, StoreRecord};
-use crate::visits::source::{empty, positions};
-use crate::visits::{
-    Adds, ApplyOutcome, Batch, BinCell, DropReason, Part, Remark, Store, StoreId, VisitorCell,
+use crate::time::{Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::visits::ledger::DropReason;
+use crate::visits::source::{SourceName, empty, positions};
+use crate::visits::store::{
+    Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, StoreId, StoreRecord, VisitorCell, identity,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// A restore in progress: see [the module](crate::dump).
 ///

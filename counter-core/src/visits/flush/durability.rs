@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-#[cfg(feature = "spool")]
-use super::recovery::Recovery;
-#[cfg(feature = "spool")]
-use crate::Store;
 use crate::shard::Shard;
-use crate::visits::identity::KnownStore;
+#[cfg(feature = "spool")]
+use crate::visits::spool::Recovery;
 #[cfg(feature = "spool")]
 use crate::visits::spool::{Spool, folder};
+use crate::visits::store::KnownStore;
+#[cfg(feature = "spool")]
+use crate::visits::store::Store;
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::visits::Batch;
+use crate::visits::store::Batch;
 
 /// Recently acknowledged batches, in the order of their sequences.
 ///
@@ -116,10 +116,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::name::CounterName;
     use crate::shard::Shard;
-    use crate::visits::{Cell, Fence, FenceKind, Incarnation};
+    use crate::time::{Precision, Timestamp};
+    use crate::visits::store::{Cell, Fence, FenceKind, Incarnation};
     use crate::writer::WriterId;
-    use crate::{CounterName, Precision, Timestamp};
 
     fn batch(sequence: u64) -> Arc<Batch> {
         let cell = Cell {

@@ -9,16 +9,18 @@ use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
 use super::writer::Writer;
 use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
 use crate::future::{Answer, BoxFuture};
 use crate::later::later;
 use crate::shard::Shard;
+use crate::time::Timestamp;
 use crate::unwind::{caught, tell};
-use crate::visits::delivery::Account;
-use crate::visits::journal::Journal;
-use crate::visits::store::REMEMBERED;
+use crate::visits::ledger::Hint;
+use crate::visits::pending::{Account, Journal};
+use crate::visits::store::{
+    ApplyOutcome, Batch, Fence, Part, REMEMBERED, Remark, Store, VisitorCell, Witness,
+};
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Fence, Hint, Part, Remark, VisitorCell, Witness};
-use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Sends batches to one shard of the store, one at a time.
 ///

@@ -1,6 +1,8 @@
+use crate::error::Error;
+use crate::time::Timestamp;
 use crate::unwind::caught;
 use crate::visitor::{Salting, Salts};
-use crate::{Error, Store, Timestamp};
+use crate::visits::store::Store;
 
 /// Shares the salts of visitors with other instances.
 #[derive(Debug)]

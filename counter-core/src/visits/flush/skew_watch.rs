@@ -1,4 +1,4 @@
-use crate::Health;
+use crate::visits::ledger::Health;
 
 /// Monitors the difference between the clocks of this process and the store.
 #[derive(Debug, Default)]

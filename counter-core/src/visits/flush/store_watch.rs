@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::time::Timestamp;
 use crate::unwind::{caught, tell};
-use crate::visits::Hint;
-use crate::visits::identity::{KnownStore, Seen, StoreRecord, update};
+use crate::visits::ledger::Hint;
+use crate::visits::store::{KnownStore, Seen, Store, StoreRecord, update};
 use crate::visits::tally::Tally;
-use crate::{Store, Timestamp};
 
 /// Monitors the id and the grid of the store.
 #[derive(Debug)]

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::visits::store::REMEMBERED;
-use crate::visits::{Fence, FenceKind, Incarnation, Witness};
+use crate::visits::store::{Fence, FenceKind, Incarnation, REMEMBERED, Witness};
 use crate::writer::WriterId;
 
 /// The owner of a sequence of batches, with its knowledge about the servers.

@@ -4,7 +4,7 @@
 //! two fifths of what it takes to find each cell in a table, and what is sent has to be in order in any case.
 
 use super::key::Key;
-use crate::{Precisions, Timestamp};
+use crate::time::{Precisions, Timestamp};
 
 /// Counts of counters, by number.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Precision;
+    use crate::time::Precision;
 
     #[test]
     fn what_is_added_again_and_again_takes_the_memory_of_what_there_is() {

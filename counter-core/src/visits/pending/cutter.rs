@@ -2,10 +2,11 @@
 
 use super::key::Key;
 use super::{BINS, BYTES, sketch_work, visitor_bytes};
+use crate::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::Grid;
-use crate::visits::{Bin, BinCell, Cell, VisitorCell};
-use crate::{CounterName, Precisions, Timestamp};
+use crate::time::{Grid, Precisions, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::store::{BinCell, Cell, VisitorCell};
 
 /// Cells, sketches and bins small enough for one batch.
 #[derive(Debug, Default)]

@@ -2,8 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::time::Retention;
-use crate::{Precisions, Timestamp};
+use crate::time::{Precisions, Retention, Timestamp};
 
 /// A counter, the index of the finest precision that still keeps the count, and a start for it and the
 /// coarser ones. The index of a count that has expired is the number of precisions: only a lifetime has it.

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::name::CounterName;
 use crate::shard::Shard;
 use crate::sketch::Register;
-use crate::time::Grid;
+use crate::time::{Grid, Timestamp};
+use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
-use crate::visits::store::SAMPLES;
+use crate::visits::store::{Batch, Fence, FenceKind, SAMPLES};
 use crate::visits::tally::Tally;
-use crate::visits::{Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
-use crate::{CounterName, Timestamp};
 
 /// The records of a source that one shard has not counted yet, merged into cells.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, g
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::Shards;
+    use crate::shard::Shards;
 
     /// The hits that a batch has when its lane is full, of one in each second from so long ago on.
     fn hits_of_a_batch(seconds_ago: u64) -> u64 {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::SourceName;
-use crate::Timestamp;
-use crate::visits::{Dropped, Ignored, Skip};
+use super::name::SourceName;
+use crate::time::Timestamp;
+use crate::visits::ledger::{Dropped, Ignored, Skip};
 
 /// Accounts for every record that a source has read in this process, and for the hits of these records.
 ///

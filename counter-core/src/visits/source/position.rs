@@ -3,10 +3,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::lane::empty;
+use crate::error::{Error, ErrorKind};
 use crate::time::Grid;
-use crate::visits::{ApplyOutcome, Store};
+use crate::visits::store::{ApplyOutcome, Store};
 use crate::writer::WriterId;
-use crate::{Error, ErrorKind};
 
 /// The maximum position: 2^53, up to which numbers in Lua are exact.
 pub(crate) const LARGEST: u64 = 1 << 53;

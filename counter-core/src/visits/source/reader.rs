@@ -6,13 +6,15 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::lane::{Lane, empty};
-use super::ledger::Status;
+use super::ledger::{SourceHits, SourceLedger, Status};
+use super::name::SourceName;
 use super::position::{LARGEST, positions};
-use super::{SourceHits, SourceLedger, SourceName};
-use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Dropped, FenceKind, Hit, Measured, Part, Remark, Skip};
+use crate::error::{Error, ErrorKind};
+use crate::time::Timestamp;
+use crate::visits::ledger::{Dropped, Skip};
+use crate::visits::store::{ApplyOutcome, FenceKind, Part, Remark, Store};
+use crate::visits::tally::{Hit, Measured, Tally};
 use crate::writer::WriterId;
-use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///

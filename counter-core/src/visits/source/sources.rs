@@ -3,13 +3,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use super::ledger::Statuses;
-use super::{Source, SourceName, SourceStatus};
-use crate::time::Bucket;
+use super::ledger::{SourceStatus, Statuses};
+use super::name::SourceName;
+use super::reader::Source;
+use crate::error::Error;
+use crate::time::{Bucket, Timestamp};
 use crate::visitor::{SaltError, Salting, VisitorKey};
-use crate::visits::identity;
+use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
-use crate::{Error, Store, Timestamp};
 
 /// A handle that opens [sources](crate::source) over the store of some [`Counters`](crate::Counters).
 #[derive(Clone, Debug)]

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::name::CounterName;
 use crate::sketch::{Register, Sketch, hash};
-use crate::time::{Grid, Retention};
-use crate::visits::{Bin, BinCell, Cell, VisitorCell};
-use crate::{CounterName, Precision, Precisions, Timestamp};
+use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::store::{BinCell, Cell, VisitorCell};
 
 /// The content of a row as written: names; the earliest start; for each cell its name, start, finest precision and count;
 /// for each sketch its name, start, finest precision and registers, with differences of their indices.

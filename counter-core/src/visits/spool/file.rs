@@ -16,16 +16,17 @@ use tokio::time::timeout;
 
 use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
 use super::file_id::FileId;
-use super::origin::{self, Origin};
+use super::origin;
+use super::origin::Origin;
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
+use crate::name::CounterName;
 use crate::private_file;
 use crate::shard::{Shard, Shards};
-use crate::time::Grid;
-use crate::visits::journal::Entry;
-use crate::visits::{Incarnation, Witness};
+use crate::time::{Grid, Timestamp};
+use crate::visits::pending::JournalEntry;
+use crate::visits::store::{Incarnation, Witness};
 use crate::writer::WriterId;
-use crate::{CounterName, Timestamp};
 
 /// Errors of the disk, of SQLite, and of what a file contains.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -64,7 +65,7 @@ const CREATE: [&str; 5] = [
 
 /// The rows to write for one shard, as bytes.
 pub(crate) struct Rows {
-    pub(crate) entry: Entry,
+    pub(crate) entry: JournalEntry,
     parts: Vec<Part>,
 }
 
@@ -113,7 +114,11 @@ pub(crate) enum Unread {
 impl Rows {
     /// Creates the rows of an entry; `names` are the names of pending counters by number. Yields to other tasks, because there
     /// may be many rows after an outage.
-    pub(crate) fn of<'a>(mut entry: Entry, names: &'a [CounterName], grid: &'a Grid) -> BoxFuture<'a, Self> {
+    pub(crate) fn of<'a>(
+        mut entry: JournalEntry,
+        names: &'a [CounterName],
+        grid: &'a Grid,
+    ) -> BoxFuture<'a, Self> {
         Box::pin(async move {
             let mut parts = Vec::new();
             for batch in &entry.batches {
@@ -463,9 +468,9 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::Precision;
+    use crate::time::Precision;
     use crate::visits::pending::Pending;
-    use crate::visits::{Batch, Cell, Fence, FenceKind};
+    use crate::visits::store::{Batch, Cell, Fence, FenceKind};
 
     fn new() -> PathBuf {
         std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
@@ -476,7 +481,7 @@ mod tests {
     }
 
     /// An entry that replaces all rows, with a batch of one hit.
-    fn whole(grid: &Grid) -> Entry {
+    fn whole(grid: &Grid) -> JournalEntry {
         let writer = WriterId::random();
         let cell = Cell {
             counter: CounterName::new("a").expect("a name"),
@@ -488,7 +493,7 @@ mod tests {
         let fence = Fence { writer, kind: FenceKind::Process { incarnation }, sequence: 2, after: 1 };
         let grid = Arc::new(grid.clone());
         let batch = Batch { cells: vec![cell], ..Batch::empty(shard(), fence, &grid) };
-        Entry {
+        JournalEntry {
             shard: shard(),
             writer,
             incarnation,

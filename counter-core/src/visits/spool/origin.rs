@@ -3,8 +3,8 @@
 
 use sqlx::{Connection, Row, SqliteConnection};
 
-use crate::Timestamp;
-use crate::visits::identity::{Seen, StoreId, StoreRecord, follows};
+use crate::time::Timestamp;
+use crate::visits::store::{Seen, StoreId, StoreRecord, follows};
 
 /// The tables, which files of older versions do not have.
 pub(super) const CREATE: [&str; 2] = [

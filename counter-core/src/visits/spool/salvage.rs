@@ -9,9 +9,10 @@ use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::time::timeout;
 
-use super::file::{self, Failure, Found, PAGE, Unread};
+use super::file::{Failure, Found, PAGE, Unread};
 use super::folder::{damaged_copy, log_of};
-use super::wal::{self, Damage};
+use super::wal::Damage;
+use super::{file, wal};
 use crate::private_file;
 use crate::shard::Shards;
 use crate::unwind::tell;

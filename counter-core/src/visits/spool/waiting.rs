@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::content::Content;
-use crate::time::Grid;
+use crate::name::CounterName;
+use crate::time::{Grid, Timestamp};
 use crate::visits::pending::{Chunk, Pending};
-use crate::{CounterName, Timestamp};
 
 /// Hits and visitors that were not in a batch when the file was last written.
 #[derive(Debug, Default)]

@@ -2,10 +2,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{NAMED, PAGE, Stats, buckets, check};
-#[cfg(feature = "alert")]
-use crate::visits::BinReading;
-use crate::visits::{Bin, Distribution, Measure, Unreadable};
-use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use crate::error::{Error, ErrorKind};
+use crate::name::CounterName;
+use crate::time::{Precision, Timestamp};
+use crate::visits::distribution::{Bin, Distribution, Measure};
+use crate::visits::store::{BinReading, Unreadable};
 
 /// The distributions of one measure, of some counters together: one for each bucket.
 ///
@@ -151,14 +152,14 @@ impl Stats {
 
     /// Returns the distributions of each of these counters by itself, and of each of these measures: those that can be
     /// read, by one exchange with each shard.
-    #[cfg(feature = "alert")]
-    pub(crate) async fn distributions_by_counter(
+    #[doc(hidden)]
+    pub async fn distributions_by_counter(
         &self,
         counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
         measures: &[Measure],
-    ) -> Result<Vec<Vec<Buckets>>, Error> {
+    ) -> Result<Vec<Vec<BTreeMap<Timestamp, Distribution>>>, Error> {
         self.check_distributions(precision, &range, counters.len() as u64)?;
         let of_counter = |reading: BinReading| {
             let mut buckets = vec![BTreeMap::new(); measures.len()];

@@ -5,10 +5,11 @@ use std::ops::Range;
 use futures_util::future::{join, join_all, try_join, try_join_all};
 
 use super::{CounterPage, MAX_RANKED, NAMED, PAGE, Ranking, Stats, buckets};
-use crate::time::Bucket;
-use crate::visits::Unreadable;
-use crate::visits::label::{MISSED, NONE, OTHER, hours};
-use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use crate::error::{Error, ErrorKind};
+use crate::name::CounterName;
+use crate::time::{Bucket, Precision, Timestamp};
+use crate::visits::store::Unreadable;
+use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};
 
 /// The values of a label with the most hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl Stats {
         };
         let missed = self.missed(&prefix, precision, range.clone());
         let (values, missed) = try_join(self.rank_values(&prefix, precision, &range), missed).await?;
-        let other = values.ranking.of(&prefix, OTHER);
+        let other = values.ranking.of(&prefix, OTHER_VALUE);
         let missed = missed.unwrap_or_else(|| values.ranking.of(&prefix, MISSED)).min(other);
         Ok(LabelRanking::of(values, missed, limit))
     }
@@ -313,7 +314,7 @@ impl LabelRanking {
             match name.label() {
                 Some((_, MISSED)) | None => continue,
                 Some((_, NONE)) => all.none = count,
-                Some((_, OTHER)) => all.other = count,
+                Some((_, OTHER_VALUE)) => all.other = count,
                 Some((_, value)) if all.values.len() < limit => all.values.push((value.to_owned(), count)),
                 Some(_) => {}
             }

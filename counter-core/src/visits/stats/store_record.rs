@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Stats;
 use crate::document::DocumentStore;
-use crate::time::{Grid, Retention};
-use crate::visits::identity::{self, GridMismatch, StoreId};
-use crate::{Error, Precisions, Store, Timestamp};
+use crate::error::Error;
+use crate::time::{Grid, Precisions, Retention, Timestamp};
+use crate::visits::store::{GridMismatch, Store, StoreId, identity};
 
 /// The documents of a store that is only known as a store of visits.
 #[derive(Debug)]

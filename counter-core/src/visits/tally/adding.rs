@@ -3,14 +3,15 @@
 use std::num::NonZeroU32;
 use std::sync::TryLockError;
 
+use super::bins::Together;
+use super::registry::{Counter, Hit, Measured, OTHER, PAGE, PageView};
+use super::stripe::{Buckets, Stripe};
+use super::visitors::{CHUNK, Visit};
 use super::{Backlog, Tally};
 use crate::sketch::Register;
-use crate::visits::bin_table::Together;
-use crate::visits::registry::{OTHER, PAGE};
-use crate::visits::ring::{CHUNK, Visit};
-use crate::visits::stripe::{Buckets, Stripe};
-use crate::visits::{Agent, Bin, Hit, Measured, PageView};
-use crate::{Counter, Timestamp};
+use crate::time::Timestamp;
+use crate::visits::distribution::Bin;
+use crate::visits::ledger::Agent;
 
 impl Tally {
     /// Returns how many counters can still be added.

@@ -1,6 +1,6 @@
 use super::Tally;
-use crate::Timestamp;
-use crate::visits::delivery::Account;
+use crate::time::Timestamp;
+use crate::visits::pending::Account;
 
 impl Tally {
     /// Returns the start of the oldest bucket with hits that the store has not acknowledged.

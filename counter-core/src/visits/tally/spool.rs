@@ -1,10 +1,10 @@
 //! The side of the tally that a spool asks.
 
 use super::{SpoolAccount, Tally, Waiting};
-use crate::Timestamp;
 use crate::shard::Shard;
-use crate::visits::Batch;
-use crate::visits::journal::{Entry, Journal};
+use crate::time::Timestamp;
+use crate::visits::pending::{Journal, JournalEntry};
+use crate::visits::store::Batch;
 
 impl Tally {
     /// Keeps a journal from now on.
@@ -15,7 +15,7 @@ impl Tally {
     }
 
     /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
-    pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
+    pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<JournalEntry> {
         let backlog = &mut *self.backlog();
         // Also for one shard: visitors may wait there whose hits were not folded.
         self.fold_into(backlog, now);

@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+use super::registry::PageView;
 use super::*;
 use crate::sketch::Sketch;
 use crate::visitor::VisitorKey;
-use crate::visits::{Agent, PageView};
+use crate::visits::ledger::Agent;
 
 #[test]
 fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten() {

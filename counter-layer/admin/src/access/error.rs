@@ -1,7 +1,5 @@
 use std::fmt;
 
-use counter_layer::internal::in_full;
-
 use super::signed::secrets::MIN_TOKEN_CHARS;
 
 /// An error of a text that cannot be a token, a name or a password.
@@ -39,8 +37,4 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-impl fmt::Debug for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        in_full(self, f)
-    }
-}
+counter_core::internal::debug_in_full!(AccessError);

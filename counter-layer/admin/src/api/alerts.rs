@@ -6,8 +6,8 @@ mod history;
 mod silence;
 mod test;
 
+use counter_alert::Alerts;
 use counter_core::Stats;
-use counter_core::alert::Alerts;
 
 use super::route::Route;
 pub(crate) use silence::silence;

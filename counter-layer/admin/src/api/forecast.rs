@@ -1,5 +1,5 @@
 use axum::Json;
-use counter_core::forecast::{ForecastError, Method};
+use counter_alert::forecast::{self, ForecastError, Method};
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -63,15 +63,18 @@ async fn forecast(
     let Asked { state: stats, parameters, .. } = asked;
     let (Counter(counter), KeptPrecision(kept), Horizon(horizon)) = parameters;
     let precision = kept.precision;
-    let forecast = match stats.forecast(&counter, precision, horizon, Timestamp::now().minus(LAG)).await {
-        Ok(forecast) => forecast,
-        Err(ForecastError::Unread(error)) => return Err(Problem::of(&error, &stats)),
-        Err(refused) => {
-            read::known(&stats, std::slice::from_ref(&counter)).await?;
-            return Err(Problem::no_forecast(&refused));
-        }
-    };
-    let point = |point: counter_core::forecast::Point| Point {
+    let forecast =
+        match forecast::Forecast::read(&stats, &counter, precision, horizon, Timestamp::now().minus(LAG))
+            .await
+        {
+            Ok(forecast) => forecast,
+            Err(ForecastError::Unread(error)) => return Err(Problem::of(&error, &stats)),
+            Err(refused) => {
+                read::known(&stats, std::slice::from_ref(&counter)).await?;
+                return Err(Problem::no_forecast(&refused));
+            }
+        };
+    let point = |point: counter_alert::forecast::Point| Point {
         start: point.start.as_unix(),
         expected: point.expected,
         lower: point.lower,

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
-use counter_core::alert::{Alerts, RuleStatus};
+use counter_alert::{Alerts, RuleStatus};
 use counter_core::source::SourceStatus;
 use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
 use counter_core::{CounterName, Error, Stats};

@@ -1,7 +1,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use counter_alert::note::{self, Added, Notes};
 use counter_core::Stats;
-use counter_core::note::{self, Added, Notes};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use counter_core::alert::{Alert, AlertKind, Alerts, AlertsStatus};
-use counter_core::note::{Note, Notes};
+use counter_alert::note::{Note, Notes};
+use counter_alert::{Alert, AlertKind, Alerts, AlertsStatus};
 use counter_core::{CounterName, Error, Timestamp};
 
 use super::chart::annotations::{Annotation, AnnotationKind};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use counter_core::alert::AlertsStatus;
+use counter_alert::AlertsStatus;
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
 use futures_util::future::try_join;

@@ -2,28 +2,39 @@
 //! Gaussian, and its false alarms where there are none.
 //!
 //! With a folder, the benchmark's own series: that of a checkout of it, with `data` and `labels`. Without one, series that
-//! are made up, of the same kinds. A series is of counts if all its values so far are.
+//! are made up: of the kinds that the benchmark has, and of shapes that are difficult. A number is the first of ten seeds, 0
+//! by default. A series is of counts if all its values so far are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use bench::score::{Outcome, Scored, best, probation};
+use bench::difficult;
+use bench::score::{Outcome, Scored, best, counts, probation};
 use bench::simulated::{Labeled, Random, corpus, quiet};
 use bench::table;
-use counter_core::forecast::Detector;
+use counter_alert::detector::Detector;
 use counter_core::{Precision, Timestamp};
 
-/// The seeds of the series that are made up.
+/// The number of seeds of the series that are made up.
 const SEEDS: u64 = 10;
 /// The values that the windowed Gaussian knows.
 const WINDOW: usize = 6400;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    match std::env::args().nth(1) {
-        Some(folder) => report(&[read(Path::new(&folder))?]),
-        None => report(&(0..SEEDS).map(corpus).collect::<Vec<_>>()),
+    let argument = std::env::args().nth(1).unwrap_or_else(|| "0".to_owned());
+    match argument.parse::<u64>() {
+        Ok(first) => {
+            let seeds = first..first.saturating_add(SEEDS);
+            println!("Kinds of the benchmark, seeds {seeds:?}: ");
+            report(&seeds.clone().map(corpus).collect::<Vec<_>>());
+            println!("\nDifficult shapes, seeds {seeds:?}: ");
+            let corpora: Vec<_> = seeds.map(difficult::corpus).collect();
+            report(&corpora);
+            by_shape(&corpora);
+        }
+        Err(_) => report(&[read(Path::new(&argument))?]),
     }
     false_alarms();
     Ok(())
@@ -56,6 +67,26 @@ fn report(corpora: &[Vec<Labeled>]) {
     };
     let head = ["detector", "score", "lowest", "anomalies found", "rows detected elsewhere"];
     table::print(&head, &[row("this one", &ours), row("windowed Gaussian", &gaussian)]);
+}
+
+/// Prints what the detector finds of each shape, with the best threshold of all series together.
+fn by_shape(corpora: &[Vec<Labeled>]) {
+    let series: Vec<_> = corpora.iter().flatten().collect();
+    let all: Vec<_> = series.iter().map(|series| scored(series, detected(series))).collect();
+    let threshold = best(&all).threshold;
+    let mut shapes: BTreeMap<&str, Vec<Scored>> = BTreeMap::new();
+    for (series, scored) in series.iter().zip(all) {
+        shapes.entry(&series.name).or_default().push(scored);
+    }
+    let rows = shapes.into_iter().map(|(shape, series)| {
+        let (found, windows, elsewhere) = counts(&series, threshold);
+        let alone = best(&series);
+        let score = format!("{:.1}", alone.score);
+        vec![shape.to_owned(), format!("{found} of {windows}"), elsewhere.to_string(), score]
+    });
+    println!("\nBy shape, with the threshold 1e-{threshold:.1} for all:\n");
+    let head = ["shape", "anomalies found", "rows detected elsewhere", "score with a threshold of its own"];
+    table::print(&head, &rows.collect::<Vec<_>>());
 }
 
 /// Prints how often the default share of false alarms raises an alert in a week in which nothing happens.
@@ -92,10 +123,12 @@ fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
 }
 
 fn detected(series: &Labeled) -> Vec<f64> {
-    judged(series, |judgement| judgement.map_or(0.0, |judgement| -judgement.probability.max(1e-300).log10()))
+    judged(series, |judgement| judgement.map_or(0.0, |judgement| {
+        -judgement.probability.min(judgement.stillness).max(1e-300).log10()
+    }))
 }
 
-fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_core::forecast::Judgement>) -> T) -> Vec<T> {
+fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
     let width = Precision::try_from(series.width).expect("a width");
     let known = &series.values[..probation(series.values.len())];
     let is_count = known.iter().all(|value| *value >= 0.0 && value.fract() == 0.0);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bench::server::Figures;
 use bench::{past, processor, table};
-use counter_core::alert::{AlertRule, Watch};
+use counter_alert::{AlertRule, Watch};
 use counter_core::stores::Namespace;
 use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
 use tests::{FaultProxy, RedisServer};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use counter_core::stores::{Answer, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness};
-use counter_core::{Error, ErrorKind, MemoryStore, Store};
+use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness, Write};
+use counter_core::{Error, ErrorKind, MemoryStore};
 
 use super::{LIMIT, folder, over, record, run_until, spool, sums, total, write_and_end};
 use crate::through::{Hand, Through};

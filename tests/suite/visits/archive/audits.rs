@@ -7,7 +7,9 @@ use std::time::Duration;
 use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
 use counter_core::stores::{Answer, WriterId};
 use counter_core::time::Grid;
-use counter_core::visits::{Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured};
+use counter_core::visits::{
+    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Write,
+};
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};

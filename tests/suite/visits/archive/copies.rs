@@ -10,7 +10,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, VisitorCell};
+use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, Read, VisitorCell, Write};
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 

@@ -10,7 +10,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::{Answer, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, VisitorCell};
+use counter_core::visits::{Cell, VisitorCell, Write};
 use counter_core::{Error, ErrorKind, MemoryStore, Precision, Store, Timestamp};
 
 use super::{clean, kept, lifetime, samples, send, sketch};

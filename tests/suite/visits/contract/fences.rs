@@ -1,7 +1,7 @@
 //! Two batches under one writer and sequence never pass for each other.
 
 use counter_core::stores::{Shard, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
+use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness, Write};
 use counter_core::{RedisStore, Store};
 use tests::RedisServer;
 

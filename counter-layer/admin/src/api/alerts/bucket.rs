@@ -1,4 +1,4 @@
-use counter_core::alert::Explanation;
+use counter_alert::Explanation;
 use serde::Serialize;
 use utoipa::ToSchema;
 

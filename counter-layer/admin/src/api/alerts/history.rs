@@ -1,5 +1,5 @@
 use axum::Json;
-use counter_core::alert::{AlertKind, Arrival, HistoryEntry, Severity};
+use counter_alert::{AlertKind, Arrival, HistoryEntry, Severity};
 use serde::Serialize;
 use utoipa::ToSchema;
 

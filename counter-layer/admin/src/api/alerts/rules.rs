@@ -1,5 +1,5 @@
 use axum::Json;
-use counter_core::alert::{RuleStatus, Severity, Unit};
+use counter_alert::{RuleStatus, Severity, Unit};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use axum::Json;
+use counter_alert::{Alerts, SilenceError};
 use counter_core::Timestamp;
-use counter_core::alert::{Alerts, SilenceError};
 use serde::Serialize;
 use utoipa::ToSchema;
 

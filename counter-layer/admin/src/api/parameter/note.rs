@@ -1,7 +1,7 @@
 //! A note to add, and the id of one.
 
+use counter_alert::note::{Note, NoteError};
 use counter_core::Timestamp;
-use counter_core::note::{Note, NoteError};
 use serde_json::{Value, json};
 
 use super::time::time;

@@ -1,6 +1,6 @@
 //! A rule, and the time for which it is silenced.
 
-use counter_core::alert::Alerts;
+use counter_alert::Alerts;
 use serde_json::json;
 
 use super::{Description, Parameters, Times, Values, name_schema};

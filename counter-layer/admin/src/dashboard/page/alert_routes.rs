@@ -4,7 +4,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use counter_core::alert::{Alerts, SilenceError};
+use counter_alert::{Alerts, SilenceError};
 use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;

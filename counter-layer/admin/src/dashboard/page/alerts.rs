@@ -1,7 +1,7 @@
 //! The page of alerts: rules with their state, the history, and the forms that change something.
 
 use askama::Template;
-use counter_core::alert::{AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Unit};
+use counter_alert::{AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Unit};
 use counter_core::{Stats, Timestamp};
 
 use super::frame::Frame;

@@ -1,7 +1,7 @@
 //! Forms on the pages by which notes are added and removed, and what they send.
 
+use counter_alert::note::Note;
 use counter_core::Timestamp;
-use counter_core::note::Note;
 
 use crate::access::page::below;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};

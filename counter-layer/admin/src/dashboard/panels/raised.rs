@@ -1,7 +1,7 @@
 //! The line about alerts that are raised.
 
+use counter_alert::RuleStatus;
 use counter_core::Error;
-use counter_core::alert::RuleStatus;
 
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;

@@ -1,6 +1,6 @@
 //! The forecast of the main line of the chart, and its error on the past.
 
-use counter_core::forecast::{Forecast, ForecastError, Method, Point};
+use counter_alert::forecast::{Forecast, ForecastError, Method, Point};
 use counter_core::{Error, ErrorKind, Stats, Timestamp};
 
 use crate::dashboard::chart::forecast::{ForecastPoint, ForecastView};
@@ -19,9 +19,9 @@ pub(crate) async fn read(
         return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
     }
     let (precision, horizon) = (view.chart.precision.precision, view.horizon());
-    let mut forecast = stats.forecast(counter, precision, horizon, until).await;
+    let mut forecast = Forecast::read(stats, counter, precision, horizon, until).await;
     if let Err(ForecastError::Horizon { most, .. }) = forecast {
-        forecast = stats.forecast(counter, precision, most, until).await;
+        forecast = Forecast::read(stats, counter, precision, most, until).await;
     }
     match forecast {
         Ok(forecast) => Ok(Some(forecast_view(counter.to_string(), &forecast))),

@@ -1,0 +1,25 @@
+//! Bounds of the Poisson distribution, which independent hits have.
+
+/// A bound of the probability that a Poisson distribution of this mean strays as far as this count: that of Chernoff.
+pub(super) fn probability(count: f64, mean: f64) -> f64 {
+    let mean = mean.max(1e-9);
+    let distance = if count > 0.0 { count * (count / mean).ln() - count + mean } else { mean };
+    (-distance).exp().min(1.0)
+}
+
+/// The counts between which that bound is larger than this probability, by bisection.
+pub(super) fn band(mean: f64, bound: f64) -> (f64, f64) {
+    let between = |mut inside: f64, mut outside: f64| {
+        for _ in 0..50 {
+            let middle = f64::midpoint(inside, outside);
+            if (inside - outside).abs() < 0.1 {
+                break;
+            }
+            *(if probability(middle, mean) >= bound { &mut inside } else { &mut outside }) = middle;
+        }
+        inside
+    };
+    let far = -bound.ln();
+    let least = if probability(0.0, mean) >= bound { 0.0 } else { between(mean, 0.0) };
+    (least, between(mean, mean + 2.0 * far + (8.0 * far * mean).sqrt()))
+}

@@ -1,0 +1,131 @@
+//! Seasons: the number of buckets after which a series repeats, and its seasonal part.
+
+use counter_core::Precision;
+
+/// The seconds of a day.
+const DAY: u32 = 86_400;
+/// The seconds of a week.
+const WEEK: u32 = 7 * DAY;
+/// A week is the season if its error is smaller than that of a day by this factor.
+const BETTER: f64 = 0.9;
+/// The number of seasons that the history must hold: two to learn from, and one to be tested on.
+pub(super) const CYCLES: usize = 3;
+/// The rounds in which STL gives less weight to values that fit badly: two leave a part of a spike in the
+/// season.
+const ROBUST_ROUNDS: usize = 5;
+
+/// Returns the number of buckets in a season: a whole number of days for precisions finer than a day, 7 for
+/// days.
+///
+/// Buckets of 18,000 s do not divide a day: 24 of them are five days, and repeat the hours of the day.
+pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
+    let width = precision.as_seconds();
+    let period = match width {
+        DAY => 7,
+        width if width < DAY => (DAY / gcd(width, DAY)) as usize,
+        _ => return None,
+    };
+    (history >= CYCLES * period).then_some(period)
+}
+
+/// Returns the number of buckets in the season of these values: in a week, if the history holds three of them and a
+/// week says more of its last one than a day does; else as [`of`] does.
+pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
+    let day = of(precision, values.len());
+    let width = precision.as_seconds();
+    let week = (WEEK / gcd(width, WEEK)) as usize;
+    if width >= DAY || values.len() < CYCLES * week {
+        return day;
+    }
+    let day = day?;
+    let (before, last) = values.split_at(values.len() - week);
+    let error = |period: usize| {
+        // Phases are counted from the end, where the last week begins.
+        let usual: Vec<f64> = (0..period)
+            .map(|phase| {
+                let same = before.iter().rev().skip(period - 1 - phase).step_by(period);
+                let mut same: Vec<f64> = same.copied().collect();
+                let middle = same.len() / 2;
+                *same.select_nth_unstable_by(middle, f64::total_cmp).1
+            })
+            .collect();
+        last.iter().zip(usual.iter().cycle()).map(|(value, usual)| (value - usual).abs()).sum::<f64>()
+    };
+    Some(if error(week) < BETTER * error(day) { week } else { day })
+}
+
+/// Returns the seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
+///
+/// This is STL (Cleveland et al. 1990), which MSTL (Bandara et al. 2021) runs for each of several
+/// seasons, with a season that stays the same all through the history, and robust: one spike or a new
+/// level is not taken for something that repeats.
+pub(super) fn seasonal(values: &[f64], season: Option<usize>) -> Vec<f64> {
+    let mut stl = stlrs::params();
+    stl.seasonal_length(10 * values.len() + 1).seasonal_degree(0).robust(true).outer_loops(ROBUST_ROUNDS);
+    season
+        .and_then(|period| stl.fit(values, period).ok())
+        .map_or_else(|| vec![0.0; values.len()], |parts| parts.seasonal().to_vec())
+}
+
+const fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_season_is_whole_days_when_three_of_them_are_there() {
+        for (width, history, season) in [
+            (1, 1000, None),
+            (5, 1000, None),
+            (60, 1000, None),
+            (300, 863, None),
+            (300, 864, Some(288)),
+            (3600, 71, None),
+            (3600, 72, Some(24)),
+            (18_000, 71, None),
+            (18_000, 72, Some(24)),
+            (43_200, 6, Some(2)),
+            (86_400, 20, None),
+            (86_400, 21, Some(7)),
+            (604_800, 1000, None),
+            (7, 1000, None),
+        ] {
+            let precision = Precision::try_from(width).expect("a width");
+            assert_eq!(of(precision, history), season, "{history} buckets of {width} s");
+        }
+    }
+
+    #[test]
+    fn a_week_is_the_season_where_it_says_more_than_a_day() {
+        let hour = Precision::try_from(3600).expect("a width");
+        let noise = |n: usize| (n * 7919 % 13) as f64;
+        let daily = |n: usize| 100.0 + (n % 24) as f64 * 10.0 + noise(n);
+        let weekly = |n: usize| if n / 24 % 7 < 5 { daily(n) } else { 50.0 + noise(n) };
+        let season = |hours: usize, value: &dyn Fn(usize) -> f64| {
+            of_values(hour, &(0..hours).map(value).collect::<Vec<_>>())
+        };
+        for (hours, of_daily, of_weekly) in [
+            (71, None, None),
+            (503, Some(24), Some(24)),
+            (504, Some(24), Some(168)),
+            (999, Some(24), Some(168)),
+        ] {
+            assert_eq!(season(hours, &daily), of_daily, "{hours}");
+            assert_eq!(season(hours, &weekly), of_weekly, "{hours}");
+        }
+    }
+
+    #[test]
+    fn a_pure_season_is_found_and_a_spike_is_no_part_of_it() {
+        let wave = [0.0, 3.0, 7.0, 3.0, 0.0, -5.0, -8.0];
+        let mut values: Vec<_> = (0..42).map(|t| 50.0 + wave[t % 7]).collect();
+        values[17] = 5000.0;
+        for (t, part) in seasonal(&values, Some(7)).into_iter().enumerate() {
+            assert!((part - wave[t % 7]).abs() < 0.5, "{t}: {part}");
+        }
+        assert_eq!(seasonal(&values, None), vec![0.0; 42]);
+    }
+}

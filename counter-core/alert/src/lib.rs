@@ -1,0 +1,85 @@
+//! Alerts, reports, forecasts and notes for the counters of `counter-core`.
+//!
+//! A [`Watch`] is a background future, like those that flush and clean. It judges rules about counters in every bucket that
+//! closes. Any number of processes may run a watch over the same store. The state of the rules is one document in the store,
+//! and a process can replace it only if it has read the latest version. So each bucket is judged once, and each alert is raised
+//! once.
+//!
+//! Messages that are waiting for delivery are in the same document. A process claims a message for a minute before it delivers
+//! it. If that process ends before the receiver has answered, another process delivers the message again with the same
+//! [`Alert::id`], so that the receiver can drop the repetition.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//! use counter_alert::{AlertRule, Message, Watch};
+//! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+//! let mut counters = Counters::builder(store.clone()).build()?;
+//! let errors = AlertRule::share_above("errors", ["status:5xx".parse()?], "hits".parse()?, minute, 0.05);
+//!
+//! let told = Arc::new(Mutex::new(Vec::new()));
+//! let inbox = Arc::clone(&told);
+//! let deliver = move |message: Message| {
+//!     inbox.lock().unwrap().push(message.to_string());
+//!     async { Ok(()) }
+//! };
+//! let mut watch = Watch::builder(counters.stats(), store).rule(errors).deliver(deliver).build()?;
+//!
+//! let (recorder, now) = (counters.recorder(), Timestamp::now());
+//! let last_minute = minute.bucket(now).start.minus(60);
+//! recorder.record_at(recorder.counter("hits"), None, last_minute, 10.try_into()?);
+//! recorder.record_at(recorder.counter("status:5xx"), None, last_minute, 1.try_into()?);
+//! counters.flush().await?;
+//! watch.check_once(minute.bucket(now).start.plus(Watch::LATENESS.as_secs())).await?;
+//! assert_eq!(*told.lock().unwrap(), ["warning: errors: status:5xx are 10 % of hits, above 5 %"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | this one | rules, watches, messages and reports |
+//! | [`detector`] | a detector of unusual values, which learns one bucket after the other |
+//! | [`forecast`] | forecasts of a series, with their bands and backtests |
+//! | [`note`] | notes about instants, such as deploys, for charts |
+//! | `webhook` | with the feature of that name: delivery of messages by HTTP |
+//! | [`guide`] | rules to start with, delivery guarantees, and advice for receivers |
+//!
+//! # Features
+//!
+//! - `webhook`: the module `webhook`, with a client for HTTP and TLS.
+
+mod isolated;
+pub mod note;
+pub mod forecast;
+pub mod detector;
+mod alert;
+mod rules;
+mod reports;
+mod message;
+mod watch;
+#[cfg(feature = "webhook")]
+pub mod webhook;
+pub mod guide;
+
+pub use alert::{Alert, AlertKind, Severity};
+pub use message::Message;
+pub use reports::report::{Change, Report, Row};
+pub use reports::schedule::ReportSchedule;
+pub use rules::rule::{AlertRule, RuleError};
+pub use rules::unit::Unit;
+pub use watch::alerts::{Alerts, AlertsStatus, RuleStatus, SilenceError};
+pub use watch::builder::WatchBuilder;
+pub use watch::delivery::{Deliver, DeliveryError};
+pub use watch::history::{Arrival, Explanation, HistoryEntry};
+pub use watch::watch::{Checked, Watch};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

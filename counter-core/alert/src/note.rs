@@ -1,0 +1,34 @@
+//! Notes about instants, such as deploys, which charts show beside the counts.
+//!
+//! A chart that drops at noon asks for what happened at noon. The script that deploys a service knows, and so does who moved
+//! the campaign: each leaves a note, and every instance shows it.
+//!
+//! ```
+//! use counter_alert::note::{Note, Notes};
+//! use counter_core::{MemoryStore, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let notes = Notes::new(MemoryStore::new());
+//! let noon = Timestamp::from_unix(1_795_262_400);
+//!
+//! let deploy = Note::new(noon, "Version 1.4")?.with_id("deploy-1.4")?;
+//! assert!(notes.add(&deploy).await?.is_new);
+//! assert!(!notes.add(&deploy).await?.is_new); // a script that repeats itself
+//!
+//! let found = notes.list(noon..noon.plus(60)).await?;
+//! assert_eq!((found.len(), found[0].text()), (1, "Version 1.4"));
+//! assert!(notes.remove("deploy-1.4").await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! All notes are one [document](counter_core::document) of the store. There are [1,000](Notes::MAX) at most: then another one is
+//! refused until one is removed.
+
+#[allow(clippy::module_inception, reason = "the `Note` itself, beside those that are kept")]
+mod note;
+mod notes;
+
+pub use note::{Note, NoteError};
+pub use notes::{Added, Notes};

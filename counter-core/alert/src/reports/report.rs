@@ -1,0 +1,342 @@
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+use counter_core::visits::{Stats, Unreadable};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::schedule::{Period, ReportSchedule};
+use crate::alert::Alert;
+use crate::isolated::Isolated;
+
+/// A report on a day or a week: how many came, what they saw, and what changed.
+///
+/// As text it is fit for a chat, and [`html`](Self::html) makes a page for a mail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The id of the report, the same in every repetition.
+    pub id: String,
+    /// The title: the site and the day, or the first day of the week.
+    pub title: String,
+    /// The start of the time that it is about, in Unix seconds.
+    pub from: u64,
+    /// The end of that time.
+    pub to: u64,
+    /// The hits of the site; `None` if they cannot be read.
+    pub hits: Option<Change>,
+    /// The different visitors of the site, where they are kept; an estimate.
+    pub visitors: Option<Change>,
+    /// The shares of the site's hits.
+    pub shares: Vec<Row>,
+    /// The pages with the most hits.
+    pub pages: Vec<Row>,
+    /// The pages whose hits grew most, for their size.
+    pub risen: Vec<Row>,
+    /// The pages whose hits fell most, for their size.
+    pub fallen: Vec<Row>,
+    /// The labels, each with its most frequent values.
+    pub labels: Vec<(String, Vec<(String, u64)>)>,
+    /// The alerts that were raised in that time.
+    pub alerts: Vec<Alert>,
+    /// The keys and parts that could not be read, and are left out; 100 at most.
+    pub unread: Vec<String>,
+}
+
+/// A number of hits, and that of the time before, which was as long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// The number.
+    pub now: u64,
+    /// The number before; `None` where it is not known.
+    pub before: Option<u64>,
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// The name of a page, or of a share.
+    pub name: String,
+    /// The hits.
+    pub hits: Change,
+}
+
+/// The number of pages that a report lists as risen, and as fallen.
+const CHANGED: usize = 5;
+
+/// The number of keys and parts that a report names as unreadable.
+const MAX_UNREAD: usize = 100;
+
+impl Report {
+    /// Reads a report. What cannot be read is left out and named in [`unread`](Self::unread).
+    ///
+    /// # Errors
+    /// Fails when the store cannot be reached.
+    pub(crate) async fn read(
+        stats: &Stats,
+        schedule: &ReportSchedule,
+        period: &Period,
+        alerts: Vec<Alert>,
+    ) -> Result<Self, Error> {
+        let Period { range, before, kept, .. } = period;
+        let (precision, mut unread) = (kept.precision, Unread::default());
+        let mut now = pages(stats, schedule, precision, range, &mut unread).await?;
+        let mut earlier = pages(stats, schedule, precision, before, &mut unread).await?;
+        // A page that is known in one of the times only has neither grown nor fallen.
+        for pages in [&mut now, &mut earlier] {
+            pages.retain(|(name, _)| !unread.has_counter(name));
+        }
+
+        let mut requested = vec![schedule.site.clone()];
+        requested.extend(schedule.shares.iter().flat_map(|(_, counters)| counters).cloned());
+        let totals: HashMap<_, _> =
+            totals(stats, &requested, period, &mut unread).await?.into_iter().collect();
+        let of = |name: &CounterName| totals.get(name).copied();
+        let hits = of(&schedule.site);
+        let has_before = hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
+        let shares = schedule.shares.iter().filter_map(|(name, counters)| {
+            let nothing = Change { now: 0, before: has_before.then_some(0) };
+            let hits = counters.iter().try_fold(nothing, |sum, counter| Some(sum.and(of(counter)?)))?;
+            Some(Row { name: name.clone(), hits })
+        });
+        let shares = shares.collect();
+
+        let changes = changes(&now, &earlier, has_before);
+        let rows = |kept: &dyn Fn(&Row) -> bool| -> Vec<Row> {
+            changes.iter().filter(|row| kept(row)).take(CHANGED).cloned().collect()
+        };
+        let (risen, fallen) = (rows(&|row| row.hits.by() > 0), rows(&|row| row.hits.by() < 0));
+        let mut pages = changes;
+        pages.sort_by_key(|row| Reverse(row.hits.now));
+        pages.truncate(schedule.places.min(now.len()));
+
+        let rankings = stats.label_rankings(&[], precision, range.clone(), schedule.places).await;
+        let mut labels = Vec::new();
+        for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
+            let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
+            unread.keys(&ranking.unreadable);
+            if ranking.is_partial {
+                unread.note(format!("the rarest values of the label {label}"));
+            }
+            labels.push((label, ranking.values));
+        }
+        let visitors = visitors(stats, schedule, period).await;
+        Ok(Self {
+            id: format!("{}:{}", schedule.name(), range.end),
+            title: schedule.title_of(period),
+            from: range.start.as_unix(),
+            to: range.end.as_unix(),
+            hits,
+            visitors: unread.part("visitors", visitors)?.flatten(),
+            shares,
+            pages,
+            risen,
+            fallen,
+            labels,
+            alerts,
+            unread: unread.0,
+        })
+    }
+}
+
+/// The parts of a report that could not be read.
+#[derive(Debug, Default)]
+struct Unread(Vec<String>);
+
+impl Unread {
+    /// Returns a part, or `None` if it cannot be read, which is noted.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be reached, since the part can be read later.
+    fn part<T>(&mut self, what: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        let error = match read {
+            Ok(read) => return Ok(Some(read)),
+            Err(error) if *error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => error,
+        };
+        self.note(match error.kind() {
+            ErrorKind::Malformed { key } => key.clone(),
+            _ => format!("{what}: {error}"),
+        });
+        Ok(None)
+    }
+
+    fn keys(&mut self, unreadable: &[Unreadable]) {
+        unreadable.iter().for_each(|unreadable| self.note(unreadable.key.clone()));
+    }
+
+    fn note(&mut self, what: String) {
+        if self.0.len() < MAX_UNREAD && !self.0.contains(&what) {
+            self.0.push(what);
+        }
+    }
+
+    /// Returns whether a key that could not be read is that of a counter.
+    fn has_counter(&self, name: &str) -> bool {
+        self.0.iter().any(|key| key.strip_suffix(name).is_some_and(|rest| rest.ends_with([':', ' '])))
+    }
+}
+
+/// The pages that can be read, with their hits in a range.
+async fn pages(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    precision: Precision,
+    range: &Range<Timestamp>,
+    unread: &mut Unread,
+) -> Result<Vec<(CounterName, u64)>, Error> {
+    let ranked = stats.top(precision, range.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
+    let ranking = unread.part("pages", ranked)?.unwrap_or_default();
+    unread.keys(&ranking.unreadable);
+    Ok(ranking.counters)
+}
+
+/// The hits of those counters that can be read, in a period and in the one before.
+async fn totals(
+    stats: &Stats,
+    counters: &[CounterName],
+    period: &Period,
+    unread: &mut Unread,
+) -> Result<Vec<(CounterName, Change)>, Error> {
+    let range = period.before.start..period.range.end;
+    let series = stats.series_many(counters, period.kept.precision, range).await;
+    let mut totals = Vec::new();
+    for (name, series) in counters.iter().zip(unread.part("hits", series)?.unwrap_or_default()) {
+        let Some(series) = unread.part(name, series.map_err(Error::from))? else { continue };
+        unread.keys(series.unreadable.as_slice());
+        let sum = |range: &Range<Timestamp>| {
+            let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
+            let samples = series.samples.iter().filter(|of| range.contains(&of.start));
+            let sum = samples.map(|of| of.count).fold(0, u64::saturating_add);
+            (!buckets.into_iter().any(|start| range.contains(start))).then_some(sum)
+        };
+        if let Some(now) = sum(&period.range) {
+            totals.push((name.clone(), Change { now, before: sum(&period.before).filter(|sum| *sum > 0) }));
+        }
+    }
+    Ok(totals)
+}
+
+/// The pages of both times, those first whose hits changed most for their size.
+fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known: bool) -> Vec<Row> {
+    let (of_now, of_earlier): (HashMap<_, _>, HashMap<_, _>) = (
+        now.iter().map(|(name, hits)| (name, *hits)).collect(),
+        earlier.iter().map(|(name, hits)| (name, *hits)).collect(),
+    );
+    let gone = earlier.iter().filter(|(name, _)| !of_now.contains_key(name));
+    let row = |(name, _): &(CounterName, u64)| {
+        let hits = |of: &HashMap<&CounterName, u64>| of.get(name).copied().unwrap_or(0);
+        Row {
+            name: name.to_string(),
+            hits: Change { now: hits(&of_now), before: is_known.then(|| hits(&of_earlier)) },
+        }
+    };
+    let mut rows: Vec<_> = now.iter().chain(gone).map(row).collect();
+    rows.sort_by(|a, b| b.hits.surprise().total_cmp(&a.hits.surprise()).then_with(|| a.name.cmp(&b.name)));
+    rows
+}
+
+async fn visitors(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    period: &Period,
+) -> Result<Option<Change>, Error> {
+    let fits = |range: &Range<Timestamp>, precision: counter_core::Precision| {
+        [range.start, range.end].iter().all(|at| precision.bucket(*at).start == *at)
+    };
+    let kept: Vec<_> = stats.grid().visitors.iter().collect();
+    let oldest = |kept: &counter_core::time::Retention| kept.oldest(period.range.end);
+    let of = |range: &Range<Timestamp>| {
+        let found = kept.iter().rev().find(|kept| fits(range, kept.precision) && oldest(kept) <= range.start);
+        found.map(|kept| (kept.precision, range.clone()))
+    };
+    let site = std::slice::from_ref(&schedule.site);
+    let Some((precision, range)) = of(&period.range) else { return Ok(None) };
+    let now = stats.uniques(site, precision, range).await?.visitors;
+    let before = match of(&period.before) {
+        Some((precision, range)) => Some(stats.uniques(site, precision, range).await?.visitors),
+        None => None,
+    };
+    Ok((now > 0).then_some(Change { now, before: before.filter(|before| *before > 0) }))
+}
+
+impl Change {
+    fn and(self, other: Self) -> Self {
+        let before = self.before.map(|before| before + other.before.unwrap_or(0));
+        Self { now: self.now + other.now, before }
+    }
+
+    fn by(self) -> i64 {
+        self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
+    }
+
+    /// Returns how far apart the numbers are, in standard deviations of counts.
+    fn surprise(self) -> f64 {
+        let before = self.before.unwrap_or(self.now);
+        self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
+    }
+
+    /// Returns the change in percent, rounded, where there is one.
+    pub(crate) fn percent(self) -> Option<f64> {
+        let before = self.before.filter(|before| *before > 0)?;
+        Some((100.0 * self.by() as f64 / before as f64).round())
+    }
+}
+
+/// A change as people read it: `+12 %`, or nothing where it is not known.
+pub(crate) struct Percent(pub(crate) Change);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.percent(), self.0.before) {
+            (Some(0.0), _) => f.write_str("±0 %"),
+            (Some(percent), _) => write!(f, "{}{} %", if percent > 0.0 { '+' } else { '−' }, percent.abs()),
+            (None, Some(_)) => f.write_str("new"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, hits: Change| {
+            let line = format!("{:>12}  {}  {}", hits.now, Isolated(name), Percent(hits));
+            writeln!(f, "{}", line.trim_end())
+        };
+        if let Some(hits) = self.hits {
+            line(f, "hits", hits)?;
+        }
+        if let Some(visitors) = self.visitors {
+            line(f, "visitors", visitors)?;
+        }
+        for row in &self.shares {
+            line(f, &row.name, row.hits)?;
+        }
+        for (title, rows) in [("pages", &self.pages), ("risen", &self.risen), ("fallen", &self.fallen)] {
+            if !rows.is_empty() {
+                writeln!(f, "\n{title}")?;
+                rows.iter().try_for_each(|row| line(f, &row.name, row.hits))?;
+            }
+        }
+        for (label, values) in &self.labels {
+            writeln!(f, "\n{label}")?;
+            for (value, hits) in values {
+                writeln!(f, "{hits:>12}  {}", Isolated(value))?;
+            }
+        }
+        if !self.alerts.is_empty() {
+            writeln!(f, "\nalerts")?;
+            self.alerts.iter().try_for_each(|alert| writeln!(f, "  {alert}"))?;
+        }
+        if !self.unread.is_empty() {
+            writeln!(f, "\nnot readable")?;
+            self.unread.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
+        }
+        Ok(())
+    }
+}

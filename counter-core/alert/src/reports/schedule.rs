@@ -1,0 +1,335 @@
+use std::cmp::Reverse;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::time::{Grid, Retention};
+use counter_core::{CounterName, Precision, Timestamp};
+
+use crate::rules::rule::{RuleError, check_name};
+
+/// A report that is made of every day or week that is over, once over all instances.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_alert::ReportSchedule;
+///
+/// let schedule = ReportSchedule::weekly("week", "hits".parse()?)
+///     .title("example.com")
+///     .share("errors", ["status:5xx".parse()?, "status:failed".parse()?])
+///     .after(Duration::from_secs(6 * 3600)) // Mondays at six
+///     .local_time(|_| 3600); // an hour ahead of UTC
+/// # let _ = schedule;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a schedule is kept by a `Watch`"]
+pub struct ReportSchedule {
+    name: String,
+    days: u64,
+    pub(crate) title: String,
+    pub(crate) site: CounterName,
+    pub(crate) shares: Vec<(String, Vec<CounterName>)>,
+    pub(crate) places: usize,
+    pub(crate) is_page: Arc<dyn Fn(&CounterName) -> bool + Send + Sync>,
+    after: Duration,
+    offset: Arc<dyn Fn(Timestamp) -> i32 + Send + Sync>,
+}
+
+/// The seconds of a day without a change of clocks.
+const DAY: u64 = 86_400;
+
+impl ReportSchedule {
+    /// Creates a schedule of a report on every day; the counter is that of the whole site, such as `hits`.
+    pub fn daily(name: impl Into<String>, site: CounterName) -> Self {
+        Self {
+            name: name.into(),
+            days: 1,
+            title: String::new(),
+            site,
+            shares: Vec::new(),
+            places: 10,
+            is_page: Arc::new(|name| name.starts_with('/')),
+            after: Duration::from_secs(3600),
+            offset: Arc::new(|_| 0),
+        }
+    }
+
+    /// Creates a schedule of a report on every week, which begins on Monday, as in ISO 8601.
+    pub fn weekly(name: impl Into<String>, site: CounterName) -> Self {
+        Self { days: 7, ..Self::daily(name, site) }
+    }
+
+    /// Sets the name of the site, with which titles begin. Default: none.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Adds a share of the whole site: the hits of these counters together.
+    pub fn share(mut self, name: impl Into<String>, counters: impl IntoIterator<Item = CounterName>) -> Self {
+        self.shares.push((name.into(), counters.into_iter().collect()));
+        self
+    }
+
+    /// Sets which counters are pages. Default: those whose names begin with a slash.
+    pub fn pages(mut self, is_page: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
+        self.is_page = Arc::new(is_page);
+        self
+    }
+
+    /// Lists so many pages, and so many values of each label, at most 100. Default: 10.
+    pub fn places(mut self, places: usize) -> Self {
+        self.places = places.clamp(1, 100);
+        self
+    }
+
+    /// Makes the report so long after the end of the day or week, at least a minute. Default: an hour, by which late
+    /// hits are there.
+    pub fn after(mut self, after: Duration) -> Self {
+        self.after = after.max(Duration::from_secs(60));
+        self
+    }
+
+    /// Sets by how many seconds the clocks of the site are ahead of UTC at an instant. Default: not at all.
+    ///
+    /// A day of the site is read exactly if a precision is kept whose buckets begin with it, for twice as long as the
+    /// report's time: hours for most time zones. Otherwise the report reads the buckets whose boundaries are the nearest, at
+    /// most 12 hours away, and its title says from when to when.
+    pub fn local_time(mut self, offset: impl Fn(Timestamp) -> i32 + Send + Sync + 'static) -> Self {
+        self.offset = Arc::new(offset);
+        self
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn check(&self, grid: &Grid) -> Result<(), RuleError> {
+        check_name(&self.name)?;
+        match grid.counts.iter().any(|kept| self.has_whole_days(kept)) {
+            true => Ok(()),
+            false => Err(RuleError::Report(self.name.clone())),
+        }
+    }
+
+    /// Returns whether days are sums of buckets of this precision, which are kept long enough to compare.
+    fn has_whole_days(&self, kept: Retention) -> bool {
+        let width = u64::from(kept.precision.as_seconds());
+        DAY.is_multiple_of(width) && width * u64::from(kept.samples.get()) > (2 * self.days + 1) * DAY
+    }
+
+    /// Returns the last day or week that was over so long before `now`, the one before it, and the precision to read both
+    /// with.
+    pub(crate) fn period(&self, grid: &Grid, now: Timestamp) -> Option<Period> {
+        let now = now.minus(self.after.as_secs());
+        let today = self.day(now);
+        // Day 0 was a Thursday.
+        let last = if self.days == 7 { today.checked_sub((today + 3) % 7)? } else { today };
+        let first = last.checked_sub(self.days)?;
+        let starts = [2 * self.days, self.days, 0].map(|ago| self.start(last.saturating_sub(ago)));
+        let read = |kept: &Retention| starts.map(|start| nearest(kept.precision, start));
+        let distance = |kept: &Retention| {
+            let pairs = starts.into_iter().zip(read(kept));
+            pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
+        };
+        let whole = grid.counts.iter().filter(|kept| self.has_whole_days(*kept));
+        // Of several, the coarsest: it takes the fewest buckets.
+        let kept = whole.min_by_key(|kept| (distance(kept), Reverse(kept.precision)))?;
+        let [before, start, end] = read(&kept);
+        let is_exact = distance(&kept) == Some(0);
+        Some(Period { range: start..end, before: before..start, kept, day: first, is_exact })
+    }
+
+    /// Returns the number of the local day of an instant, from 1970-01-01 on.
+    fn day(&self, at: Timestamp) -> u64 {
+        at.as_unix().saturating_add_signed((self.offset)(at).into()) / DAY
+    }
+
+    /// Returns the first instant of a local day, which is not midnight where clocks skip midnight.
+    fn start(&self, day: u64) -> Timestamp {
+        let (mut before, mut start) = ((day * DAY).saturating_sub(2 * DAY), (day + 2) * DAY);
+        while start - before > 1 {
+            let middle = u64::midpoint(before, start);
+            match self.day(Timestamp::from_unix(middle)) < day {
+                true => before = middle,
+                false => start = middle,
+            }
+        }
+        Timestamp::from_unix(start)
+    }
+
+    /// Returns the title of a period: its first day as in ISO 8601, and what was read if that is not the same.
+    pub(crate) fn title_of(&self, period: &Period) -> String {
+        let what = if self.days == 7 { "the week from " } else { "" };
+        let between = if self.title.is_empty() { "" } else { ": " };
+        let title = format!("{}{between}{what}{}", self.title, Date(period.day));
+        match period.is_exact {
+            true => title,
+            false => format!("{title} ({} to {} UTC)", Minute(period.range.start), Minute(period.range.end)),
+        }
+    }
+}
+
+/// A day or week that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Period {
+    pub(crate) range: Range<Timestamp>,
+    pub(crate) before: Range<Timestamp>,
+    pub(crate) kept: Retention,
+    /// The number of its first day.
+    day: u64,
+    /// True if its days are read, and not buckets whose boundaries are near.
+    is_exact: bool,
+}
+
+/// Returns the start of a bucket that is the nearest to an instant.
+fn nearest(precision: Precision, at: Timestamp) -> Timestamp {
+    precision.bucket(at.plus(u64::from(precision.as_seconds()) / 2)).start
+}
+
+/// An instant in UTC, to the minute.
+struct Minute(Timestamp);
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_unix();
+        write!(f, "{} {:02}:{:02}", Date(seconds / DAY), seconds / 3600 % 24, seconds / 60 % 60)
+    }
+}
+
+/// A day by its number, as in ISO 8601.
+struct Date(u64);
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Years begin in March, so that a leap day is the last one: Hinnant, "chrono-compatible low-level date algorithms".
+        let days = self.0 + 719_468;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+        let year = year + era * 400 + u64::from(month <= 2);
+        write!(f, "{year}-{month:02}-{day:02}")
+    }
+}
+
+impl fmt::Debug for ReportSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportSchedule").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(of: fn(String, CounterName) -> ReportSchedule) -> ReportSchedule {
+        of("a".to_owned(), "hits".parse().expect("a name"))
+    }
+
+    fn grid() -> Grid {
+        let hours = [(3600_u32, 800_u32), (86_400, 120)];
+        let kept = hours.map(|(width, samples)| Retention {
+            precision: width.try_into().expect("not 0"),
+            samples: samples.try_into().expect("not 0"),
+        });
+        let counts = counter_core::Precisions::new(kept).expect("two");
+        Grid { visitors: counts.clone(), counts, distributions: None }
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (day, date) in [
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (20_780, "2026-11-23"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(Date(day).to_string(), date);
+        }
+    }
+
+    #[test]
+    fn a_report_is_of_the_last_day_or_week_of_the_place() {
+        // 2026-11-23, a Monday, at 00:59:59 and 01:00:00 UTC.
+        let (early, on_time) =
+            (Timestamp::from_unix(20_780 * DAY + 3599), Timestamp::from_unix(20_780 * DAY + 3600));
+        let daily = schedule(ReportSchedule::daily);
+        let title =
+            |schedule: &ReportSchedule, now| schedule.title_of(&schedule.period(&grid(), now).expect("kept"));
+        assert_eq!(title(&daily, early), "2026-11-21");
+        assert_eq!(title(&daily, on_time), "2026-11-22");
+        let weekly = schedule(ReportSchedule::weekly).title("example.com");
+        assert_eq!(title(&weekly, early), "example.com: the week from 2026-11-09");
+        assert_eq!(title(&weekly, on_time), "example.com: the week from 2026-11-16");
+        let period = weekly.period(&grid(), on_time).expect("kept");
+        assert_eq!(period.range, Timestamp::from_unix(20_773 * DAY)..Timestamp::from_unix(20_780 * DAY));
+        assert_eq!(period.kept.precision.as_seconds(), 86_400);
+        for schedule in [&daily, &weekly] {
+            assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "nothing was over by then");
+        }
+        // An hour ahead, a day begins at 23:00 UTC, and hours are read.
+        let ahead = daily.clone().local_time(|_| 3600);
+        assert_eq!(title(&ahead, early), "2026-11-22");
+        let period = ahead.period(&grid(), early).expect("kept");
+        assert_eq!(period.range.end, Timestamp::from_unix(20_780 * DAY - 3600));
+        assert_eq!(period.kept.precision.as_seconds(), 3600);
+    }
+
+    #[test]
+    fn a_day_of_a_change_of_clocks_has_23_or_25_hours() {
+        // In Berlin clocks go back on 2026-10-25 at 01:00 UTC.
+        let change = Timestamp::from_unix(20_751 * DAY + 3600);
+        let berlin =
+            schedule(ReportSchedule::daily).local_time(move |at| if at < change { 7200 } else { 3600 });
+        let period = berlin.period(&grid(), change.plus(DAY)).expect("kept");
+        assert_eq!(period.range.end.as_unix() - period.range.start.as_unix(), 25 * 3600);
+        assert_eq!(period.before.end.as_unix() - period.before.start.as_unix(), DAY);
+        assert_eq!(berlin.title_of(&period), "2026-10-25");
+    }
+
+    #[test]
+    fn a_day_begins_at_one_where_clocks_skip_midnight() {
+        for (place, offset) in [("Santiago", -4), ("the Azores", -1), ("Havana", -5)] {
+            let midnight = 20_702 * DAY;
+            let change = Timestamp::from_unix(midnight.saturating_add_signed(-offset * 3600));
+            let hours =
+                move |at| i32::try_from(if at < change { offset } else { offset + 1 }).expect("small");
+            let site = schedule(ReportSchedule::daily).local_time(move |at| 3600 * hours(at));
+            assert_eq!(site.start(20_702), change, "{place}");
+            assert_eq!(site.start(20_703), change.plus(23 * 3600), "{place}");
+        }
+    }
+
+    #[test]
+    fn a_report_without_exact_buckets_reads_the_nearest_ones_and_names_them() {
+        let counts = counter_core::Precisions::default();
+        let grid = Grid { visitors: counts.clone(), counts, distributions: None };
+        // 2026-11-24, a Tuesday, at noon.
+        let now = Timestamp::from_unix(20_781 * DAY + 43_200);
+        type Of = fn(String, CounterName) -> ReportSchedule;
+        let (daily, weekly): (Of, Of) = (ReportSchedule::daily, ReportSchedule::weekly);
+        for (place, of, offset, title) in [
+            ("Berlin", weekly, 3600, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            ("Tokyo", weekly, 32_400, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            (
+                "New York",
+                weekly,
+                -18_000,
+                "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)",
+            ),
+            ("London", weekly, 0, "the week from 2026-11-16"),
+            ("Berlin", daily, 3600, "2026-11-23"),
+            ("Delhi", daily, 19_800, "2026-11-23 (2026-11-22 19:00 to 2026-11-23 19:00 UTC)"),
+            ("St. John's", daily, -12_600, "2026-11-23 (2026-11-23 04:00 to 2026-11-24 04:00 UTC)"),
+        ] {
+            let site = schedule(of).local_time(move |_| offset);
+            let period = site.period(&grid, now).expect("kept");
+            assert_eq!(site.title_of(&period), title, "{place}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+use std::fmt;
+
+use counter_core::CounterName;
+use counter_core::visits::Measure;
+
+use super::local::LocalCondition;
+use super::unit::Unit;
+use super::verdict::{Expected, Side, Verdict};
+use crate::isolated::Isolated;
+
+/// The condition of a rule about one bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Condition {
+    /// More hits than this.
+    Above { counter: CounterName, hits: u64 },
+    /// Fewer hits than this.
+    Below { counter: CounterName, hits: u64 },
+    /// A larger share of the whole than this, where the whole has enough hits.
+    ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
+    /// A larger quantile than this, where enough was measured.
+    QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
+    /// Hits on this side of the band in which they are expected, or none where some should have come.
+    Unusual { counter: CounterName, side: Side, false_alarms: f64 },
+    /// No hits, where the site had some.
+    Dead { counter: CounterName, site: CounterName },
+    /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
+    NewLabel { label: String, places: usize, least: u64 },
+    /// A condition of this process alone.
+    Local(LocalCondition),
+}
+
+impl Condition {
+    /// Returns the counters whose hits it needs.
+    pub(crate) fn counters(&self) -> Vec<&CounterName> {
+        match self {
+            Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
+            Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
+            Self::Dead { counter, site } => vec![counter, site],
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns all counters that it looks at.
+    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+        match self {
+            Self::QuantileAbove { counter, .. } | Self::Unusual { counter, .. } => vec![counter],
+            _ => self.counters(),
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Above { .. }
+            | Self::Below { .. }
+            | Self::Unusual { .. }
+            | Self::Dead { .. }
+            | Self::NewLabel { .. } => Unit::Hits,
+            Self::ShareAbove { .. } => Unit::Share,
+            Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
+            Self::QuantileAbove { .. } => Unit::Seconds,
+            Self::Local(condition) => condition.unit(),
+        }
+    }
+
+    /// Judges a bucket by the hits that counters have in it; `None` where these are not known, or too few.
+    pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
+        let verdict = |is_met, value: f64, bound: f64| Some(Verdict::new(is_met, value, bound));
+        match self {
+            Self::Above { counter, hits: bound } => {
+                let hits = hits(counter)?;
+                verdict(hits > *bound, hits as f64, *bound as f64)
+            }
+            Self::Below { counter, hits: bound } => {
+                let hits = hits(counter)?;
+                verdict(hits < *bound, hits as f64, *bound as f64)
+            }
+            Self::ShareAbove { parts, whole, share, least } => {
+                let whole = hits(whole)?;
+                let part = parts.iter().map(hits).sum::<Option<u64>>()?;
+                let value = part as f64 / whole.max(1) as f64;
+                (whole >= *least.max(&1)).then_some(())?;
+                verdict(value > *share, value, *share)
+            }
+            Self::Dead { counter, site } => {
+                let (hits, of_site) = (hits(counter)?, hits(site)?);
+                (of_site > 0).then_some(())?;
+                verdict(hits == 0, hits as f64, 1.0)
+            }
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                None
+            }
+        }
+    }
+
+    /// Writes what is the case, for people.
+    pub(crate) fn explain(&self, verdict: &Verdict) -> String {
+        let Verdict { is_met, value, bound, ref label, expected } = *verdict;
+        let beyond = |above: bool| match (above, is_met) {
+            (true, true) => "above",
+            (true, false) => "no longer above",
+            (false, true) => "below",
+            (false, false) => "no longer below",
+        };
+        match self {
+            Self::Above { counter, .. } => format!(
+                "{counter} has {}, {} {bound}",
+                Hits(value),
+                beyond(true),
+                counter = Isolated(counter)
+            ),
+            Self::Below { counter, .. } => {
+                format!(
+                    "{counter} has {}, {} {bound}",
+                    Hits(value),
+                    beyond(false),
+                    counter = Isolated(counter)
+                )
+            }
+            Self::ShareAbove { parts, whole, .. } => {
+                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
+                let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
+                format!(
+                    "{} are {value} of {whole}, {beyond} {bound}",
+                    parts.join(" and "),
+                    whole = Isolated(whole)
+                )
+            }
+            Self::QuantileAbove { counter, measure, q, .. } => {
+                let unit = if *measure == Measure::Size { "bytes" } else { "s" };
+                let (q, beyond) = (Percent(*q), beyond(true));
+                format!(
+                    "{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}",
+                    counter = Isolated(counter)
+                )
+            }
+            Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
+                format!(
+                    "{counter} is silent, where {bound:.0} hits were expected by now",
+                    counter = Isolated(counter)
+                )
+            }
+            Self::Unusual { counter, side: Side::Silent, .. } => {
+                format!("{counter} is no longer silent", counter = Isolated(counter))
+            }
+            Self::Unusual { counter, .. } => match expected {
+                Some(Expected { value: usual, lower, upper, .. }) => {
+                    let beyond = if is_met { beyond(value > upper) } else { "again within" };
+                    let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
+                    format!(
+                        "{counter} has {}, {beyond} {band}, with {usual:.0} expected",
+                        Hits(value),
+                        counter = Isolated(counter)
+                    )
+                }
+                None => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
+            },
+            Self::Dead { counter, .. } => match is_met {
+                true => format!("{counter} has no hits", counter = Isolated(counter)),
+                false => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
+            },
+            Self::NewLabel { label: of, places, .. } => match label {
+                Some(new) => format!(
+                    "{new} is new among the first {places} of {of}, with {}",
+                    Hits(value),
+                    new = Isolated(new)
+                ),
+                None => format!("nothing is new among the first {places} of {of}"),
+            },
+            Self::Local(condition) => condition.explain(verdict),
+        }
+    }
+}
+
+/// The condition in words, for people.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at_least = |least: u64, what: &str| match least {
+            0 | 1 => String::new(),
+            least => format!(", where there are {least} {what} at least"),
+        };
+        match self {
+            Self::Above { counter, hits } => {
+                write!(f, "{counter} has more than {hits} hits", counter = Isolated(counter))
+            }
+            Self::Below { counter, hits: 1 } => {
+                write!(f, "{counter} has no hits", counter = Isolated(counter))
+            }
+            Self::Below { counter, hits } => {
+                write!(f, "{counter} has fewer than {hits} hits", counter = Isolated(counter))
+            }
+            Self::ShareAbove { parts, whole, share, least } => {
+                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
+                let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
+                write!(
+                    f,
+                    "{parts} are more than {} of {whole}{least}",
+                    Percent(*share),
+                    whole = Isolated(whole)
+                )
+            }
+            Self::QuantileAbove { counter, measure, q, value, least } => {
+                let (unit, least) =
+                    (if self.unit() == Unit::Bytes { "bytes" } else { "s" }, at_least(*least, "values"));
+                write!(
+                    f,
+                    "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
+                    Percent(*q),
+                    counter = Isolated(counter)
+                )
+            }
+            Self::Unusual { counter, side, .. } => match side {
+                Side::High => {
+                    write!(f, "{counter} has more hits than are expected", counter = Isolated(counter))
+                }
+                Side::Low => {
+                    write!(f, "{counter} has fewer hits than are expected", counter = Isolated(counter))
+                }
+                Side::Either => write!(
+                    f,
+                    "{counter} has more or fewer hits than are expected",
+                    counter = Isolated(counter)
+                ),
+                Side::Silent => write!(
+                    f,
+                    "{counter} has no hits for longer than is expected",
+                    counter = Isolated(counter)
+                ),
+            },
+            Self::Dead { counter, site } => write!(
+                f,
+                "{counter} has no hits, and {site} has some",
+                counter = Isolated(counter),
+                site = Isolated(site)
+            ),
+            Self::NewLabel { label, places, least } => {
+                write!(
+                    f,
+                    "a value is new among the first {places} of {label}{}",
+                    at_least(*least, "hits of it")
+                )
+            }
+            Self::Local(condition) => condition.fmt(f),
+        }
+    }
+}
+
+/// A number of hits as people read it.
+struct Hits(f64);
+
+impl fmt::Display for Hits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, if (self.0 - 1.0).abs() < f64::EPSILON { "hit" } else { "hits" })
+    }
+}
+
+/// A share as people read it.
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounded = (self.0 * 1000.0).round() / 10.0;
+        write!(f, "{rounded} %")
+    }
+}

@@ -1,0 +1,216 @@
+//! Rules from configuration.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use counter_core::visits::Measure;
+use counter_core::{CounterName, Precision};
+use serde::{Deserialize, Deserializer, de};
+
+use super::rule::AlertRule;
+use crate::alert::Severity;
+
+/// A rule as configuration has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Described {
+    name: String,
+    when: When,
+    #[serde(default = "minute")]
+    precision: u32,
+    raise_after: Option<u32>,
+    resolve_after: Option<u32>,
+    pause: Option<u64>,
+    severity: Option<Severity>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum When {
+    Above { counter: Name, hits: u64 },
+    Below { counter: Name, hits: u64 },
+    Silent { counter: Name },
+    Dead { counter: Name, site: Name, days: u32 },
+    ShareAbove { parts: Vec<Name>, whole: Name, share: f64, at_least: Option<u64> },
+    QuantileAbove { counter: Name, measure: Quantity, q: f64, value: f64, at_least: Option<u64> },
+    Unusual { counter: Name, false_alarms: Option<f64> },
+    UnusuallyHigh { counter: Name, false_alarms: Option<f64> },
+    UnusuallyLow { counter: Name, false_alarms: Option<f64> },
+    UnexpectedlySilent { counter: Name, false_alarms: Option<f64> },
+    NewLabel { label: String, places: usize, at_least: Option<u64> },
+    StoreAway { seconds: u64 },
+    PendingAbove { hits: u64 },
+    ClockSkewAbove { seconds: u64 },
+    SourceBehind { positions: u64 },
+    ArchiveDiffers {},
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Quantity {
+    Time,
+    Body,
+    Size,
+}
+
+/// The name of a counter.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Name(CounterName);
+
+impl TryFrom<String> for Name {
+    type Error = <CounterName as FromStr>::Err;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse().map(Self)
+    }
+}
+
+fn minute() -> u32 {
+    60
+}
+
+impl<'de> Deserialize<'de> for AlertRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let described = Described::deserialize(deserializer)?;
+        let Described { name, when, precision, raise_after, resolve_after, pause, severity } = described;
+        let precision = Precision::try_from(precision).map_err(de::Error::custom)?;
+        let (mut rule, least) = of(name, when, precision);
+        if let Some(least) = least {
+            rule = rule.at_least(least);
+        }
+        if let Some(buckets) = raise_after {
+            rule = rule.raise_after(buckets);
+        }
+        if let Some(buckets) = resolve_after {
+            rule = rule.resolve_after(buckets);
+        }
+        if let Some(seconds) = pause {
+            rule = rule.pause(Duration::from_secs(seconds));
+        }
+        if let Some(severity) = severity {
+            rule = rule.severity(severity);
+        }
+        rule.check().map_err(de::Error::custom)?;
+        Ok(rule)
+    }
+}
+
+fn of(name: String, when: When, precision: Precision) -> (AlertRule, Option<u64>) {
+    let rule = match when {
+        When::Above { counter, hits } => AlertRule::above(name, counter.0, precision, hits),
+        When::Below { counter, hits } => AlertRule::below(name, counter.0, precision, hits),
+        When::Silent { counter } => AlertRule::silent(name, counter.0, precision),
+        When::Dead { counter, site, days } => AlertRule::dead(name, counter.0, site.0, days),
+        When::ShareAbove { parts, whole, share, at_least } => {
+            let parts = parts.into_iter().map(|part| part.0);
+            return (AlertRule::share_above(name, parts, whole.0, precision, share), at_least);
+        }
+        When::QuantileAbove { counter, measure, q, value, at_least } => {
+            let measure = match measure {
+                Quantity::Time => Measure::Time,
+                Quantity::Body => Measure::Body,
+                Quantity::Size => Measure::Size,
+            };
+            return (AlertRule::quantile_above(name, counter.0, precision, measure, q, value), at_least);
+        }
+        When::Unusual { counter, false_alarms } => {
+            expecting(AlertRule::unusual(name, counter.0, precision), false_alarms)
+        }
+        When::UnusuallyHigh { counter, false_alarms } => {
+            expecting(AlertRule::unusually_high(name, counter.0, precision), false_alarms)
+        }
+        When::UnusuallyLow { counter, false_alarms } => {
+            expecting(AlertRule::unusually_low(name, counter.0, precision), false_alarms)
+        }
+        When::UnexpectedlySilent { counter, false_alarms } => {
+            expecting(AlertRule::unexpectedly_silent(name, counter.0, precision), false_alarms)
+        }
+        When::NewLabel { label, places, at_least } => {
+            return (AlertRule::new_label(name, label, precision, places), at_least);
+        }
+        When::StoreAway { seconds } => AlertRule::store_away(name, Duration::from_secs(seconds)),
+        When::PendingAbove { hits } => AlertRule::pending_above(name, hits),
+        When::ClockSkewAbove { seconds } => AlertRule::clock_skew_above(name, seconds),
+        When::SourceBehind { positions } => AlertRule::source_behind(name, positions),
+        When::ArchiveDiffers {} => AlertRule::archive_differs(name),
+    };
+    (rule, None)
+}
+
+fn expecting(rule: AlertRule, false_alarms: Option<f64>) -> AlertRule {
+    false_alarms.into_iter().fold(rule, AlertRule::false_alarms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<AlertRule, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_from_configuration_is_the_one_of_the_builder() {
+        let name = |name: &str| name.parse::<CounterName>().expect("a name");
+        let seconds = |width: u32| Precision::try_from(width).expect("not 0");
+        let errors = AlertRule::share_above("errors", [name("status:5xx")], name("hits"), seconds(300), 0.05);
+        let errors = errors.at_least(20).raise_after(2).resolve_after(3).pause(Duration::from_secs(3600));
+        let all = r#"{"name":"errors","when":{"share_above":{"parts":["status:5xx"],"whole":"hits","share":0.05,
+            "at_least":20}},"precision":300,"raise_after":2,"resolve_after":3,"pause":3600,"severity":"critical"}"#;
+        assert_eq!(read(all), Ok(errors.severity(Severity::Critical)));
+        for (when, rule) in [
+            (r#"{"above":{"counter":"/","hits":9}}"#, AlertRule::above("a", name("/"), seconds(60), 9)),
+            (r#"{"below":{"counter":"/","hits":9}}"#, AlertRule::below("a", name("/"), seconds(60), 9)),
+            (r#"{"silent":{"counter":"/"}}"#, AlertRule::silent("a", name("/"), seconds(60))),
+            (
+                r#"{"dead":{"counter":"/","site":"hits","days":30}}"#,
+                AlertRule::dead("a", name("/"), name("hits"), 30),
+            ),
+            (
+                r#"{"quantile_above":{"counter":"/","measure":"time","q":0.9,"value":2}}"#,
+                AlertRule::quantile_above("a", name("/"), seconds(60), Measure::Time, 0.9, 2.0),
+            ),
+            (
+                r#"{"new_label":{"label":"referrer","places":10}}"#,
+                AlertRule::new_label("a", "referrer", seconds(60), 10),
+            ),
+            (r#"{"unusual":{"counter":"/"}}"#, AlertRule::unusual("a", name("/"), seconds(60))),
+            (
+                r#"{"unusually_high":{"counter":"/","false_alarms":0.001}}"#,
+                AlertRule::unusually_high("a", name("/"), seconds(60)).false_alarms(0.001),
+            ),
+            (r#"{"unusually_low":{"counter":"/"}}"#, AlertRule::unusually_low("a", name("/"), seconds(60))),
+            (
+                r#"{"unexpectedly_silent":{"counter":"/"}}"#,
+                AlertRule::unexpectedly_silent("a", name("/"), seconds(60)),
+            ),
+            (r#"{"store_away":{"seconds":60}}"#, AlertRule::store_away("a", Duration::from_secs(60))),
+            (r#"{"pending_above":{"hits":9}}"#, AlertRule::pending_above("a", 9)),
+            (r#"{"clock_skew_above":{"seconds":9}}"#, AlertRule::clock_skew_above("a", 9)),
+            (r#"{"source_behind":{"positions":9}}"#, AlertRule::source_behind("a", 9)),
+            (r#"{"archive_differs":{}}"#, AlertRule::archive_differs("a")),
+        ] {
+            assert_eq!(read(&format!(r#"{{"name":"a","when":{when}}}"#)), Ok(rule), "{when}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (json, wrong) in [
+            (r#"{"name":"a","when":{"above":{"counter":"/","hits":9}},"presicion":5}"#, "presicion"),
+            (r#"{"name":"a","when":{"above":{"counter":"/","hit":9}}}"#, "hit"),
+            (r#"{"name":"a","when":{"over":{}}}"#, "over"),
+            (r#"{"name":"","when":{"above":{"counter":"/","hits":9}}}"#, "no name of a rule"),
+            (r#"{"name":"a","when":{"above":{"counter":"","hits":9}}}"#, "name"),
+            (
+                r#"{"name":"a","when":{"share_above":{"parts":[],"whole":"hits","share":2}}}"#,
+                "between 0 and 1",
+            ),
+            (r#"{"name":"a","when":{"silent":{"counter":"/"}},"precision":0}"#, "seconds"),
+        ] {
+            let error = read(json).expect_err(json);
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Conditions of one process: whether it reaches the store, and how far behind it is. No other process knows them.
+
+use std::fmt;
+use std::time::Duration;
+
+use counter_core::visits::source::SourceStatus;
+use counter_core::visits::{Health, Stats};
+
+use super::unit::Unit;
+use super::verdict::Verdict;
+
+/// The condition of a rule about the process that looks at it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LocalCondition {
+    /// No attempt to flush has succeeded for longer than this, or nothing has tried to for as long.
+    StoreAway(Duration),
+    /// More hits than this wait for the store.
+    Pending(u64),
+    /// The clock of this process is further from the store's than this, in seconds.
+    ClockSkew(u64),
+    /// A source has more positions than this that are not counted.
+    SourceBehind(u64),
+    /// An audit has found values that the archive has more of than the near store.
+    ArchiveDiffers,
+}
+
+impl LocalCondition {
+    pub(crate) fn judge(&self, stats: &Stats) -> Option<Verdict> {
+        self.of(stats.health(), stats.sources())
+    }
+
+    fn of(&self, health: Health, sources: Vec<SourceStatus>) -> Option<Verdict> {
+        let (value, bound, label) = match self {
+            Self::StoreAway(bound) => {
+                let away = health.failing_for.max(health.stalled_for).unwrap_or_default();
+                (away.as_secs_f64(), bound.as_secs_f64(), health.last_error)
+            }
+            Self::Pending(bound) => (health.pending as f64, *bound as f64, None),
+            Self::ClockSkew(bound) => (health.clock_skew?.unsigned_abs() as f64, *bound as f64, None),
+            Self::SourceBehind(bound) => {
+                let behind = |end: u64, counted: u64| end.saturating_sub(counted);
+                let known = sources.into_iter().filter_map(|of| Some((behind(of.end?, of.counted), of.name)));
+                let (behind, name) = known.max_by_key(|(behind, _)| *behind)?;
+                (behind as f64, *bound as f64, Some(name.to_string()))
+            }
+            Self::ArchiveDiffers => (health.archive?.differing? as f64, 0.0, None),
+        };
+        Some(Verdict { label, ..Verdict::new(value > bound, value, bound) })
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::StoreAway(_) | Self::ClockSkew(_) => Unit::Seconds,
+            Self::Pending(_) => Unit::Hits,
+            Self::SourceBehind(_) | Self::ArchiveDiffers => Unit::Count,
+        }
+    }
+
+    /// Writes what is the case, for people.
+    pub(crate) fn explain(&self, verdict: &Verdict) -> String {
+        let Verdict { is_met, value, bound, .. } = *verdict;
+        let label = verdict.label.as_deref().unwrap_or_default();
+        let beyond = if is_met { "above" } else { "no longer above" };
+        match self {
+            Self::StoreAway(_) if is_met => format!("the store has not taken hits for {value:.0} s: {label}"),
+            Self::StoreAway(_) => "the store takes hits again".to_owned(),
+            Self::Pending(_) => format!("{value} hits wait for the store, {beyond} {bound}"),
+            Self::ClockSkew(_) => format!("the clock is off by {value} s, {beyond} {bound} s"),
+            Self::SourceBehind(_) => {
+                format!("{value} positions of {label} are not counted, {beyond} {bound}")
+            }
+            Self::ArchiveDiffers if is_met => format!("{value} values differ between store and archive"),
+            Self::ArchiveDiffers => "store and archive agree again".to_owned(),
+        }
+    }
+}
+
+/// The condition in words, for people.
+impl fmt::Display for LocalCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StoreAway(time) => write!(f, "the store has not taken hits for {} s", time.as_secs_f64()),
+            Self::Pending(hits) => write!(f, "more than {hits} hits wait for the store"),
+            Self::ClockSkew(seconds) => write!(f, "the clock is off by more than {seconds} s"),
+            Self::SourceBehind(count) => write!(f, "more than {count} positions of a source are not counted"),
+            Self::ArchiveDiffers => f.write_str("values differ between store and archive"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use counter_core::visits::ArchiveHealth;
+
+    fn told(condition: &LocalCondition, health: Health) -> Option<String> {
+        condition.of(health, Vec::new()).map(|verdict| condition.explain(&verdict))
+    }
+
+    #[test]
+    fn a_clock_is_off_in_either_direction_and_one_that_is_not_known_is_not() {
+        let skew = |seconds| {
+            let mut health = Health::default();
+            health.clock_skew = seconds;
+            health
+        };
+        let condition = LocalCondition::ClockSkew(5);
+        assert_eq!(told(&condition, skew(None)), None);
+        assert_eq!(told(&condition, skew(Some(-6))).as_deref(), Some("the clock is off by 6 s, above 5 s"));
+        assert_eq!(
+            told(&condition, skew(Some(5))).as_deref(),
+            Some("the clock is off by 5 s, no longer above 5 s")
+        );
+    }
+
+    #[test]
+    fn an_archive_differs_by_what_its_last_audit_found() {
+        let audit = |differing| {
+            let (mut health, mut archive) = (Health::default(), ArchiveHealth::default());
+            archive.differing = differing;
+            health.archive = Some(archive);
+            told(&LocalCondition::ArchiveDiffers, health)
+        };
+        assert_eq!(told(&LocalCondition::ArchiveDiffers, Health::default()), None);
+        assert_eq!(audit(None), None);
+        assert_eq!(audit(Some(3)).as_deref(), Some("3 values differ between store and archive"));
+        assert_eq!(audit(Some(0)).as_deref(), Some("store and archive agree again"));
+    }
+}

@@ -1,0 +1,15 @@
+//! The watch: which buckets are due, their verdicts, the state that all watches share, and the delivery of messages.
+
+pub(crate) mod history;
+mod state;
+mod shared;
+mod due;
+mod needed;
+mod expectation;
+mod judge;
+pub(crate) mod delivery;
+mod progress;
+pub(crate) mod alerts;
+#[allow(clippy::module_inception, reason = "the `Watch` itself, beside what it is made of")]
+pub(crate) mod watch;
+pub(crate) mod builder;

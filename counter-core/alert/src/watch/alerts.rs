@@ -1,0 +1,280 @@
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use counter_core::document::DocumentStore;
+use counter_core::internal::Backoff;
+use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+
+use super::history::{Explanation, HISTORY, HistoryEntry};
+use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::state::{Decision, RuleState, SILENCE};
+use crate::alert::{Alert, AlertKind, Severity};
+use crate::rules::rule::AlertRule;
+use crate::rules::unit::Unit;
+
+/// A handle on rules and what all processes know of them: their state, the history, silences, and tests.
+///
+/// [`Watch::alerts`](crate::Watch::alerts) returns one; a process that runs no watch makes it of the same rules and store.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_alert::{AlertRule, Alerts, Arrival, SilenceError, Watch};
+/// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+/// let counters = Counters::builder(store.clone()).build()?;
+/// let busy = AlertRule::above("busy", "hits".parse()?, minute, 1000);
+/// let mut watch = Watch::builder(counters.stats(), store).rule(busy).build()?;
+///
+/// let alerts: Alerts = watch.alerts();
+/// alerts.silence("busy", Duration::from_secs(3600)).await?;
+/// let test = alerts.test().await?;
+/// watch.check_once(Timestamp::now()).await?;
+///
+/// let known = alerts.read().await?;
+/// assert_eq!(known.rules[0].condition, "hits has more than 1000 hits");
+/// assert!(known.rules[0].raised.is_none() && known.rules[0].silenced.is_some());
+/// assert!(matches!(known.history[0].arrival, Arrival::Arrived(_)));
+/// assert_eq!(known.history[0].alert.id, test);
+/// assert!(matches!(alerts.silence("calm", Duration::ZERO).await, Err(SilenceError::UnknownRule)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Alerts {
+    store: Arc<dyn DocumentStore>,
+    rules: Arc<[AlertRule]>,
+    /// The states of the rules about this process, where it runs a watch.
+    own: Arc<Mutex<Shared>>,
+}
+
+/// The state of all rules, and the history, at one instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AlertsStatus {
+    /// The rules, in the order in which they were given.
+    pub rules: Vec<RuleStatus>,
+    /// The last 500 messages, the latest first.
+    pub history: Vec<HistoryEntry>,
+}
+
+/// A rule, and what is known of it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RuleStatus {
+    /// The name of the rule.
+    pub name: String,
+    /// The condition in words.
+    pub condition: String,
+    /// The counters that the condition looks at.
+    pub counters: Vec<CounterName>,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The severity of its alerts.
+    pub severity: Severity,
+    /// The precision of the buckets that it looks at; `None` for a rule about the process, which is looked at in every pass.
+    pub precision: Option<Precision>,
+    /// The number of buckets in a row that raise the alert.
+    pub raise_after: u32,
+    /// The number of buckets in a row that resolve it.
+    pub resolve_after: u32,
+    /// The start of the bucket that raised the alert, while it is raised.
+    pub raised: Option<Timestamp>,
+    /// The end of the silence, while the rule is silenced.
+    pub silenced: Option<Timestamp>,
+    /// The end of the last bucket that was looked at; `None` before the first.
+    pub judged: Option<Timestamp>,
+    /// The numbers of the last bucket with a verdict; one that cannot be read, or has too few hits, has none.
+    pub last: Option<Explanation>,
+    /// The message that raised or resolved the alert last, which has the reason.
+    pub decision: Option<Alert>,
+    /// The buckets that decided it, oldest first; of more than 6 the last ones.
+    pub buckets: Vec<Explanation>,
+}
+
+/// A reason why a rule is not silenced.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SilenceError {
+    /// There is no rule of this name.
+    UnknownRule,
+    /// The store failed, or other processes changed the alerts all the while.
+    Store(Error),
+}
+
+impl Alerts {
+    /// The longest silence: 30 days.
+    pub const LONGEST_SILENCE: Duration = SILENCE;
+
+    /// Creates a handle on the rules of watches over the same store, for a process that runs none. It knows the rules about
+    /// processes, but not their states.
+    pub fn new(store: impl DocumentStore, rules: impl IntoIterator<Item = AlertRule>) -> Self {
+        Self::over(Arc::new(store), rules.into_iter().collect(), Arc::default())
+    }
+
+    pub(super) fn over(
+        store: Arc<dyn DocumentStore>,
+        rules: Arc<[AlertRule]>,
+        own: Arc<Mutex<Shared>>,
+    ) -> Self {
+        Self { store, rules, own }
+    }
+
+    /// Returns the names of the rules, in the order in which they were given.
+    pub fn rules(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| &*rule.name)
+    }
+
+    /// Reads the state of all rules and the history, by one read of the store.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    pub async fn read(&self) -> Result<AlertsStatus, Error> {
+        let seen = self.store.read(DOCUMENT).await?;
+        let now = seen.now.unwrap_or_else(Timestamp::now);
+        let mut shared = Shared::decode(&seen.content)?;
+        let own = self.own.lock().expect("nothing panics under this lock").clone();
+        let rules = self.rules.iter().map(|rule| {
+            let mut state = shared.rules.remove(&rule.name).unwrap_or_default();
+            if let Some(own) = own.rules.get(&rule.name) {
+                let silenced = state.silenced;
+                state = own.clone();
+                state.silenced = silenced;
+            }
+            RuleStatus::of(rule, state, now)
+        });
+        let rules = rules.collect();
+        let mut history: Vec<_> = shared.history.into_iter().rev().collect();
+        if !own.history.is_empty() {
+            history.extend(own.history.into_iter().rev());
+            history.sort_by_key(|entry| Reverse(entry.at));
+            history.truncate(HISTORY);
+        }
+        Ok(AlertsStatus { rules, history })
+    }
+
+    /// Silences a rule for so long from now, [30 days](Self::LONGEST_SILENCE) at most; `Duration::ZERO` ends its silence.
+    /// Returns the end of the silence, if there is one.
+    ///
+    /// A silenced rule is still judged and recorded in the history, but sends no messages. When the silence ends, receivers get
+    /// what they missed: that the alert is raised, or that an alert they know about is resolved. A message that is already in
+    /// flight is delivered anyway.
+    ///
+    /// # Errors
+    /// Fails when there is no rule of this name, and when the store fails: then it is not known whether the rule is
+    /// silenced.
+    pub async fn silence(&self, rule: &str, time: Duration) -> Result<Option<Timestamp>, SilenceError> {
+        if !self.rules.iter().any(|known| known.name == rule) {
+            return Err(SilenceError::UnknownRule);
+        }
+        let seconds = time.min(SILENCE).as_secs();
+        let silenced = self.change(move |shared, now| {
+            if seconds == 0 {
+                shared.end_silence(rule, now);
+                return None;
+            }
+            let until = now.plus(seconds);
+            shared.rules.entry(rule.to_owned()).or_default().silenced = Some(until.as_unix());
+            Some(until)
+        });
+        silenced.await.map_err(SilenceError::Store)
+    }
+
+    /// Has the next pass of a watch deliver a [test](AlertKind::Test), and returns its id; one that is on its way already is
+    /// not sent twice.
+    ///
+    /// # Errors
+    /// Fails when the store fails; the test may have been sent then.
+    pub async fn test(&self) -> Result<String, Error> {
+        self.change(|shared, now| shared.test(now).id).await
+    }
+
+    /// Changes what is shared, and again where another process was first.
+    pub(super) fn change<'a, T: Send + 'a>(
+        &'a self,
+        change: impl Fn(&mut Shared, Timestamp) -> T + Send + Sync + 'a,
+    ) -> BoxFuture<'a, Result<T, Error>> {
+        Box::pin(async move {
+            let mut backoff = Backoff::new();
+            for _ in 0..ATTEMPTS {
+                let seen = self.store.read(DOCUMENT).await?;
+                let now = seen.now.unwrap_or_else(Timestamp::now);
+                let before = Shared::decode(&seen.content)?;
+                let mut shared = before.clone();
+                let changed = change(&mut shared, now);
+                if shared == before
+                    || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await?.is_some()
+                {
+                    return Ok(changed);
+                }
+                sleep(backoff.next()).await;
+            }
+            Err(Error::new(ErrorKind::Unavailable)
+                .caused_by("other processes change the alerts all the while"))
+        })
+    }
+}
+
+impl RuleStatus {
+    fn of(rule: &AlertRule, state: RuleState, now: Timestamp) -> Self {
+        let silenced = state.silenced.filter(|_| state.is_silenced(now)).map(Timestamp::from_unix);
+        let (decision, buckets) = match state.decision {
+            Some(Decision { alert, buckets }) => (Some(alert), buckets),
+            None => (None, Vec::new()),
+        };
+        Self {
+            name: rule.name.clone(),
+            condition: rule.condition.to_string(),
+            counters: rule.condition.looks_at().into_iter().cloned().collect(),
+            unit: rule.condition.unit(),
+            severity: rule.severity,
+            precision: rule.local().is_none().then_some(rule.precision),
+            raise_after: rule.raise_after,
+            resolve_after: rule.resolve_after,
+            raised: state.raised.map(Timestamp::from_unix),
+            silenced,
+            judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
+            last: state.seen.last().cloned(),
+            decision,
+            buckets,
+        }
+    }
+
+    /// Returns the reason why the alert is raised, while it is.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        let raised =
+            self.decision.as_ref().filter(|of| of.kind == AlertKind::Raised && self.raised.is_some());
+        raised.map(|alert| &*alert.reason)
+    }
+}
+
+impl fmt::Debug for Alerts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alerts").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for SilenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownRule => f.write_str("there is no rule of this name"),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SilenceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::UnknownRule => None,
+            Self::Store(error) => std::error::Error::source(error),
+        }
+    }
+}

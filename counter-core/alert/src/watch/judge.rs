@@ -1,0 +1,115 @@
+//! The values that rules need of buckets, read for all rules at once, and the verdicts about them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use counter_core::visits::{Distribution, LabelRanking, Measure, Series, Stats, Unreadable};
+use counter_core::{CounterName, Error, Precision, Timestamp};
+
+use super::due::Due;
+use super::expectation::Expectations;
+use super::needed::Needed;
+use super::state::RuleState;
+use crate::rules::condition::Condition;
+use crate::rules::rule::AlertRule;
+use crate::rules::verdict::Verdict;
+
+/// The values of all buckets that are to be judged.
+#[derive(Debug, Default)]
+pub(super) struct Values<'a> {
+    hits: HashMap<(Precision, &'a CounterName), Result<Series, Unreadable>>,
+    distributions: HashMap<(Precision, Measure, &'a CounterName), BTreeMap<Timestamp, Distribution>>,
+    labels: HashMap<(&'a str, Precision, Timestamp), LabelRanking>,
+}
+
+/// The measures that have quantiles.
+const MEASURES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
+
+impl<'a> Values<'a> {
+    /// Reads what these rules and the detectors need: for a precision the hits of as many counters as an answer may have by
+    /// one exchange with each shard, distributions in parts, and by some exchanges each bucket of a label.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    pub(super) async fn read(
+        stats: &Stats,
+        due: &[Due<'a>],
+        expectations: &mut Expectations,
+    ) -> Result<Self, Error> {
+        let mut values = Self::default();
+        let (mut judged, mut measured) = (Needed::default(), Needed::default());
+        for Due { rule, range } in due {
+            for counter in rule.condition.counters() {
+                judged.add(rule.precision, counter, range);
+            }
+            if let Condition::QuantileAbove { counter, .. } = &rule.condition {
+                measured.add(rule.precision, counter, range);
+            }
+        }
+        let mut needed = judged.clone();
+        expectations.need(stats, due, &mut needed);
+        for portion in needed.portions(Stats::MAX_SAMPLES) {
+            let read = stats.series_many(&portion.names(), portion.precision, portion.range).await?;
+            for (counter, mut series) in portion.counters.into_iter().zip(read) {
+                expectations.learn(portion.precision, counter, &series);
+                let Some(range) = judged.range(portion.precision, counter) else { continue };
+                if let Ok(series) = &mut series {
+                    // A detector that is far behind may have needed many more.
+                    series.samples.retain(|sample| sample.start >= range.start);
+                    series.samples.shrink_to_fit();
+                }
+                values.hits.insert((portion.precision, counter), series);
+            }
+        }
+        for portion in measured.portions(Stats::MAX_DISTRIBUTIONS) {
+            let (names, precision) = (portion.names(), portion.precision);
+            let read = stats.distributions_by_counter(&names, precision, portion.range, &MEASURES).await?;
+            for (counter, of) in portion.counters.into_iter().zip(read) {
+                let of = MEASURES.iter().map(|measure| (precision, *measure, counter)).zip(of);
+                values.distributions.extend(of);
+            }
+        }
+        for due in due {
+            let Condition::NewLabel { label, places, .. } = &due.rule.condition else { continue };
+            let precision = due.rule.precision;
+            for start in due.starts() {
+                let bucket = start..start.plus(precision.as_seconds().into());
+                let ranking = stats.label(label, precision, bucket, *places).await?;
+                values.labels.insert((&**label, precision, start), ranking);
+            }
+        }
+        Ok(values)
+    }
+
+    /// Judges the bucket that starts here; `None` where it is not known, or too little to tell.
+    pub(super) fn verdict(
+        &self,
+        rule: &AlertRule,
+        start: Timestamp,
+        state: &mut RuleState,
+    ) -> Option<Verdict> {
+        let precision = rule.precision;
+        match &rule.condition {
+            Condition::QuantileAbove { counter, measure, q, value, least } => {
+                let found = self.distributions.get(&(precision, *measure, counter))?.get(&start)?;
+                (found.count() >= *least).then_some(())?;
+                let quantile = found.quantile(*q)?;
+                Some(Verdict::new(quantile > *value, quantile, *value))
+            }
+            Condition::NewLabel { label, least, .. } => {
+                let ranking = self.labels.get(&(&**label, precision, start))?;
+                Some(state.learn(start, &ranking.values, *least))
+            }
+            condition => condition.judge(|counter| self.hits(precision, counter, start)),
+        }
+    }
+
+    /// Returns the hits of a counter in the bucket that starts here, if these are known.
+    fn hits(&self, precision: Precision, counter: &CounterName, start: Timestamp) -> Option<u64> {
+        let series = self.hits.get(&(precision, counter))?.as_ref().ok()?;
+        if series.is_unknown(start) {
+            return None;
+        }
+        let found = series.samples.binary_search_by_key(&start, |sample| sample.start);
+        Some(found.map_or(0, |place| series.samples[place].count))
+    }
+}

@@ -1,0 +1,93 @@
+//! The buckets that a pass needs: those of a counter are read once, whatever they are needed for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use counter_core::{CounterName, Precision, Timestamp};
+
+use crate::rules::rule::RULES;
+
+/// The counters of which buckets are needed, and from which to which.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Needed<'a>(BTreeMap<Precision, BTreeMap<&'a CounterName, Range<Timestamp>>>);
+
+/// Counters of one precision that are read at once, and the buckets that one of them needs.
+#[derive(Debug)]
+pub(super) struct Portion<'a> {
+    pub(super) precision: Precision,
+    pub(super) range: Range<Timestamp>,
+    pub(super) counters: Vec<&'a CounterName>,
+}
+
+impl<'a> Needed<'a> {
+    /// Adds buckets of a counter.
+    pub(super) fn add(&mut self, precision: Precision, counter: &'a CounterName, range: &Range<Timestamp>) {
+        let counters = self.0.entry(precision).or_default();
+        let all = counters.entry(counter).or_insert_with(|| range.clone());
+        *all = all.start.min(range.start)..all.end.max(range.end);
+    }
+
+    /// Returns the buckets of a counter that are needed, if any are.
+    pub(super) fn range(&self, precision: Precision, counter: &CounterName) -> Option<&Range<Timestamp>> {
+        self.0.get(&precision)?.get(counter)
+    }
+
+    /// Returns what is read at once: the counters of a precision whose first buckets are the oldest, and then others, so
+    /// that an answer has at most so many buckets, unless one counter has more.
+    pub(super) fn portions(&self, most: u64) -> Vec<Portion<'a>> {
+        let mut portions = Vec::new();
+        for (&precision, counters) in &self.0 {
+            let mut counters: Vec<_> = counters.iter().collect();
+            counters.sort_by_key(|(_, range)| range.start);
+            let mut left = &counters[..];
+            while let Some((_, oldest)) = left.first() {
+                let end = left.iter().map(|(_, range)| range.end).max().unwrap_or(oldest.end);
+                let seconds = end.as_unix().saturating_sub(oldest.start.as_unix());
+                let buckets = seconds.div_ceil(precision.as_seconds().into()).max(1);
+                let places = usize::try_from(most / buckets).unwrap_or(RULES).clamp(1, RULES);
+                let (now, later) = left.split_at(left.len().min(places));
+                let counters = now.iter().map(|(counter, _)| **counter).collect();
+                portions.push(Portion { precision, range: oldest.start..end, counters });
+                left = later;
+            }
+        }
+        portions
+    }
+}
+
+impl Portion<'_> {
+    /// Returns the names of its counters.
+    pub(super) fn names(&self) -> Vec<CounterName> {
+        self.counters.iter().copied().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_need_old_buckets_are_read_apart_and_an_answer_is_bounded() {
+        let names: Vec<CounterName> = (0..10).map(|n| n.to_string().parse().expect("a name")).collect();
+        let (minute, hour) = (60.try_into().expect("not 0"), 3600.try_into().expect("not 0"));
+        let minutes = |from: u64, to: u64| Timestamp::from_unix(60 * from)..Timestamp::from_unix(60 * to);
+        let mut needed = Needed::default();
+        for (place, name) in names.iter().enumerate() {
+            needed.add(minute, name, &minutes(99, 100));
+            if place == 7 {
+                needed.add(minute, name, &minutes(90, 95));
+            }
+        }
+        needed.add(hour, &names[3], &minutes(0, 60));
+        let portions = |most| -> Vec<_> {
+            let portions = needed.portions(most).into_iter();
+            portions.map(|of| (of.precision, of.range, of.counters.len())).collect()
+        };
+        assert_eq!(portions(100), [(minute, minutes(90, 100), 10), (hour, minutes(0, 60), 1)]);
+        let apart = [(minute, minutes(90, 100), 2), (minute, minutes(99, 100), 8), (hour, minutes(0, 60), 1)];
+        assert_eq!(portions(20), apart);
+        assert_eq!(portions(0).len(), 11);
+        assert_eq!(needed.range(minute, &names[7]), Some(&minutes(90, 100)));
+        assert_eq!(needed.range(hour, &names[7]), None);
+    }
+}

@@ -1,0 +1,252 @@
+//! Progress of all processes: a bucket is judged when the store has the hits of every live process.
+//!
+//! After an outage, the first watch that reaches the store would judge buckets before the flushers have sent their hits. To
+//! prevent this, each watch writes a mark into a shared document: the instant up to which the store has all hits of its
+//! process. A bucket is judged when the marks of all live processes are past its end, or after [`MAX_WAIT`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counter_core::document::{Document, DocumentStore};
+use counter_core::internal::Backoff;
+use counter_core::{Error, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::state::AHEAD;
+
+/// The marks of all processes, by the name of the watch.
+type Marks = BTreeMap<String, Mark>;
+
+/// The mark of a process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Mark {
+    /// The instant up to which the store has all hits of the process, in Unix seconds by the store's clock.
+    complete: u64,
+    /// The instant until which the process counts as live.
+    until: u64,
+}
+
+/// The mark of one process, which is not in the store yet.
+#[derive(Debug)]
+pub(super) struct OwnMark {
+    holder: String,
+    mark: Mark,
+    now: Timestamp,
+}
+
+/// What one watch knows of the progress of all processes.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The name of this watch.
+    holder: String,
+    /// The seconds for which a mark is live.
+    life: u64,
+    /// The time of the last pass that reached the store.
+    passed: Timestamp,
+    /// The time of the last pass before the store was out of reach. Processes that were live then may still hold hits,
+    /// although their marks have expired.
+    live_at: Option<Timestamp>,
+    /// The time of the first pass that waited, if the last one did.
+    waiting_since: Option<Timestamp>,
+}
+
+/// The buckets that can be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closed {
+    /// The instant up to which buckets are judged.
+    pub(super) end: Timestamp,
+    /// The instant up to which the store is known to have all hits.
+    pub(super) complete: Timestamp,
+}
+
+/// The name of the document.
+pub(super) const DOCUMENT: &str = "alert-progress";
+
+/// The longest wait for a process that holds hits, in seconds.
+pub(super) const MAX_WAIT: u64 = 60;
+
+/// The least time for which a mark is live.
+const MIN_LIFE: Duration = Duration::from_secs(30);
+
+/// The seconds after which the mark of an ended process is removed.
+const REMOVED_AFTER: u64 = 3600;
+
+/// The number of processes whose marks are kept: the latest.
+const MAX_MARKS: usize = 1000;
+
+/// The number of times that other processes may replace the document while this one marks.
+const ATTEMPTS: usize = 3;
+
+impl Progress {
+    /// Creates the progress as a watch knows it that makes a pass at every interval.
+    pub(super) fn new(holder: String, interval: Duration) -> Self {
+        let life = interval.saturating_mul(3).max(MIN_LIFE).as_secs();
+        Self { holder, life, passed: Timestamp::MIN, live_at: None, waiting_since: None }
+    }
+
+    /// Returns the mark of this process, whose hits are in the store up to `complete`, and the buckets that can be judged.
+    ///
+    /// Buckets that end after `end` are not judged in any case.
+    pub(super) fn mark(
+        &mut self,
+        seen: &Document,
+        complete: Timestamp,
+        end: Timestamp,
+        now: Timestamp,
+    ) -> (OwnMark, Closed) {
+        let mark = Mark { complete: complete.as_unix(), until: now.plus(self.life).as_unix() };
+        let own = OwnMark { holder: self.holder.clone(), mark, now };
+        let closed = self.closed(&own.among(seen), end, now);
+        (own, closed)
+    }
+
+    /// Removes the mark of this process, which ends.
+    pub(super) async fn leave(&self, store: &dyn DocumentStore) -> Result<(), Error> {
+        let seen = store.read(DOCUMENT).await?;
+        let mut marks = decode(&seen, self.passed);
+        if marks.remove(&self.holder).is_some() {
+            // If another process has just replaced the document, the mark expires by itself.
+            store.replace(DOCUMENT, seen.version, &encode(&marks)).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a pass failed, so that other processes may have been unable to mark as well.
+    pub(super) fn fail(&mut self) {
+        self.live_at.get_or_insert(self.passed);
+        self.waiting_since = None;
+    }
+
+    fn closed(&mut self, marks: &Marks, end: Timestamp, now: Timestamp) -> Closed {
+        self.passed = now;
+        let live_at = self.live_at.unwrap_or(now).min(now).as_unix();
+        let live = marks.values().filter(|mark| mark.until >= live_at);
+        let complete = live.map(|mark| Timestamp::from_unix(mark.complete)).min().unwrap_or(now);
+        if complete >= end {
+            (self.live_at, self.waiting_since) = (None, None);
+            return Closed { end, complete };
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        if now < since.plus(MAX_WAIT) {
+            return Closed { end: complete, complete };
+        }
+        self.live_at = None;
+        Closed { end: complete.max(end.minus(MAX_WAIT)), complete }
+    }
+}
+
+impl OwnMark {
+    /// Returns all marks, with this one.
+    fn among(&self, seen: &Document) -> Marks {
+        let mut marks = decode(seen, self.now);
+        marks.insert(self.holder.clone(), self.mark);
+        marks
+    }
+
+    /// Writes the mark into the document. After several conflicts with other processes, the next pass tries again.
+    ///
+    /// # Errors
+    /// Fails when the store fails.
+    pub(super) async fn write(self, store: &dyn DocumentStore, mut seen: Document) -> Result<(), Error> {
+        let mut backoff = Backoff::new();
+        for _ in 0..ATTEMPTS {
+            if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_some() {
+                break;
+            }
+            sleep(backoff.next()).await;
+            seen = store.read(DOCUMENT).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a document, without the marks of ended processes. A document that cannot be read has no marks.
+fn decode(document: &Document, now: Timestamp) -> Marks {
+    let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
+    // A mark that expires later was written by a store whose clock was ahead.
+    let kept = now.minus(REMOVED_AFTER).as_unix()..now.plus(AHEAD).as_unix();
+    marks.retain(|_, mark| kept.contains(&mark.until));
+    while marks.len() >= MAX_MARKS {
+        let oldest = marks.iter().min_by_key(|(_, mark)| mark.until).map(|(holder, _)| holder.clone());
+        marks.remove(&oldest.unwrap_or_default());
+    }
+    marks
+}
+
+fn encode(marks: &Marks) -> Vec<u8> {
+    serde_json::to_vec(marks).expect("keys are texts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_unix(100_000 + second)
+    }
+
+    fn marks(of: &[(u64, u64)]) -> Marks {
+        let mark = |(at_second, complete): &(u64, u64)| Mark {
+            complete: at(*complete).as_unix(),
+            until: at(at_second + 30).as_unix(),
+        };
+        of.iter().enumerate().map(|(n, of)| (n.to_string(), mark(of))).collect()
+    }
+
+    /// Returns the seconds up to which buckets are judged.
+    fn closed(progress: &mut Progress, of: &[(u64, u64)], now: u64) -> (u64, u64) {
+        let Closed { end, complete } = progress.closed(&marks(of), at(now - 15), at(now));
+        (end.as_unix() - 100_000, complete.as_unix() - 100_000)
+    }
+
+    #[test]
+    fn buckets_wait_for_a_live_process_that_holds_hits_and_not_for_one_that_has_ended() {
+        let mut progress = Progress::new(String::new(), 10 * SECOND);
+        assert_eq!(closed(&mut progress, &[(100, 100), (95, 95)], 100), (85, 95));
+        assert_eq!(closed(&mut progress, &[(110, 110), (105, 80)], 110), (80, 80));
+        assert_eq!(closed(&mut progress, &[(120, 120), (115, 115)], 120), (105, 115));
+        // The second one marks no more.
+        assert_eq!(closed(&mut progress, &[(145, 145), (115, 115)], 145), (115, 115));
+        assert_eq!(closed(&mut progress, &[(146, 146), (115, 115)], 146), (131, 146));
+    }
+
+    #[test]
+    fn after_an_outage_buckets_wait_for_all_processes_that_were_live_before() {
+        let mut progress = Progress::new(String::new(), 10 * SECOND);
+        assert_eq!(closed(&mut progress, &[(100, 100), (95, 95)], 100), (85, 95));
+        progress.fail();
+        progress.fail();
+        assert_eq!(closed(&mut progress, &[(700, 101), (95, 95)], 700), (95, 95));
+        assert_eq!(closed(&mut progress, &[(710, 710), (95, 95)], 710), (95, 95));
+        assert_eq!(closed(&mut progress, &[(720, 720), (715, 715)], 720), (705, 715));
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_minute() {
+        let mut progress = Progress::new(String::new(), 10 * SECOND);
+        progress.fail();
+        for second in [700, 710, 759] {
+            assert_eq!(closed(&mut progress, &[(second, second), (95, 95)], second), (95, 95));
+        }
+        assert_eq!(closed(&mut progress, &[(760, 760), (95, 95)], 760), (685, 95));
+        assert_eq!(closed(&mut progress, &[(770, 770), (95, 95)], 770), (755, 770));
+        // One that is live and sends nothing delays all buckets by a minute.
+        assert_eq!(closed(&mut progress, &[(790, 770)], 790), (770, 770));
+        assert_eq!(closed(&mut progress, &[(850, 770)], 850), (775, 770));
+    }
+
+    #[test]
+    fn marks_of_ended_processes_and_of_clocks_that_were_ahead_are_removed() {
+        let kept = |until: u64| {
+            let marks = Marks::from([("a".to_owned(), Mark { complete: 0, until })]);
+            let mut document = Document::default();
+            document.content = encode(&marks);
+            !decode(&document, at(0)).is_empty()
+        };
+        assert!(kept(at(0).as_unix()) && kept(at(30).as_unix()));
+        assert!(!kept(at(0).as_unix() - 3601) && !kept(u64::MAX));
+    }
+}

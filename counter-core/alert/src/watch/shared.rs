@@ -1,0 +1,304 @@
+//! The state that the watches of all processes share: that of each rule, the messages that are on their way, and those of
+//! the past.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use counter_core::internal::tell;
+use counter_core::{Error, ErrorKind, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::history::{Arrival, HISTORY, HistoryEntry};
+use super::state::{Decision, RuleState};
+use crate::alert::{Alert, AlertKind};
+use crate::message::Message;
+
+/// The state of all rules, and the messages that no receiver is known to have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    pub(crate) rules: BTreeMap<String, RuleState>,
+    pub(crate) outbox: Vec<Outgoing>,
+    /// The ends of the days and weeks that were reported last.
+    #[serde(default)]
+    pub(crate) reports: BTreeMap<String, u64>,
+    /// The last alerts and tests, oldest first.
+    #[serde(default)]
+    pub(crate) history: VecDeque<HistoryEntry>,
+}
+
+/// A message that no receiver is known to have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outgoing {
+    pub(crate) message: Message,
+    /// The watch that delivers it, until this instant; nobody does until it, where it has no holder.
+    holder: String,
+    until: u64,
+    /// The number of deliveries that failed.
+    failures: u32,
+}
+
+/// The name of the document.
+pub(crate) const DOCUMENT: &str = "alerts";
+
+/// The number of times that other processes may replace the document while this one changes it.
+pub(crate) const ATTEMPTS: usize = 10;
+
+/// The seconds for which a watch has messages to itself.
+const CLAIM: u64 = 60;
+
+/// The seconds before a message is tried again, after its first failure and at most.
+const PAUSE: u64 = 10;
+const LONGEST: u64 = 600;
+
+/// The number of messages that are kept while no receiver takes them.
+const OUTBOX: usize = 1000;
+
+impl Shared {
+    pub(crate) fn decode(content: &[u8]) -> Result<Self, Error> {
+        if content.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(content)
+            .map_err(|error| Error::new(ErrorKind::Malformed { key: "alerts".to_owned() }).caused_by(error))
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers are finite, and keys are texts")
+    }
+
+    /// Takes a decision of a rule: it is told, or withheld while the rule is silenced.
+    pub(crate) fn decide(&mut self, decision: Decision, now: Timestamp) {
+        let Decision { alert, buckets } = decision;
+        let state = self.rules.entry(alert.rule.clone()).or_default();
+        state.is_withheld = state.is_silenced(now);
+        let arrival = if state.is_withheld { Arrival::Silenced } else { Arrival::Waiting };
+        if !state.is_withheld {
+            state.is_told_raised = alert.kind == AlertKind::Raised;
+        }
+        self.note(HistoryEntry { alert: alert.clone(), at: now.as_unix(), arrival, buckets });
+        if arrival == Arrival::Waiting {
+            self.push(Message::Alert(alert));
+        }
+    }
+
+    /// Ends the silences that are over.
+    pub(crate) fn end_silences(&mut self, now: Timestamp) {
+        let is_over = |state: &RuleState| state.silenced.is_some() && !state.is_silenced(now);
+        let over = self.rules.iter().filter(|(_, state)| is_over(state)).map(|(name, _)| name.clone());
+        for rule in over.collect::<Vec<_>>() {
+            self.end_silence(&rule, now);
+        }
+    }
+
+    /// Ends the silence of a rule, and tells what is new to receivers: that the alert is raised, or that one is resolved
+    /// of which they were told.
+    pub(crate) fn end_silence(&mut self, rule: &str, now: Timestamp) {
+        let Some(state) = self.rules.get_mut(rule) else { return };
+        state.silenced = None;
+        let withheld = if std::mem::take(&mut state.is_withheld) { state.decision.clone() } else { None };
+        let Some(Decision { alert, buckets }) = withheld else { return };
+        let is_raised = alert.kind == AlertKind::Raised;
+        if is_raised || state.is_told_raised {
+            state.is_told_raised = is_raised;
+            self.history.retain(|entry| entry.alert.id != alert.id);
+            let (at, arrival) = (now.as_unix(), Arrival::Waiting);
+            self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+            self.push(Message::Alert(alert));
+        }
+    }
+
+    /// Adds a test, unless one is on its way; returns it.
+    pub(crate) fn test(&mut self, now: Timestamp) -> Alert {
+        let waiting = self.outbox.iter().find_map(|outgoing| match &outgoing.message {
+            Message::Alert(alert) if alert.kind == AlertKind::Test => Some(alert.clone()),
+            _ => None,
+        });
+        if let Some(test) = waiting {
+            return test;
+        }
+        let (alert, at) = (Alert::test(now), now.as_unix());
+        let (arrival, buckets) = (Arrival::Waiting, Vec::new());
+        self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+        self.push(Message::Alert(alert.clone()));
+        alert
+    }
+
+    /// Adds a message to the history, of which the oldest goes where there are too many.
+    fn note(&mut self, entry: HistoryEntry) {
+        self.history.push_back(entry);
+        self.history.drain(..self.history.len().saturating_sub(HISTORY));
+    }
+
+    /// Adds a message to those that are on their way, of which the oldest is lost where there are too many.
+    pub(crate) fn push(&mut self, message: Message) {
+        self.outbox.push(Outgoing { message, holder: String::new(), until: 0, failures: 0 });
+        if self.outbox.len() > OUTBOX {
+            let lost = self.outbox.remove(0).message;
+            tell(|| {
+                tracing::error!(lost = lost.title(), "no receiver takes messages, and there is no more room");
+            });
+            self.arrive(lost.id(), Arrival::Lost);
+        }
+    }
+
+    fn arrive(&mut self, id: &str, arrival: Arrival) {
+        let entry = self.history.iter_mut().rev().find(|entry| entry.alert.id == id);
+        if let Some(entry) = entry {
+            entry.arrival = arrival;
+        }
+    }
+
+    /// Returns the alerts that were raised in a range.
+    pub(crate) fn raised_in(&self, range: &Range<Timestamp>) -> Vec<Alert> {
+        let range = range.start.as_unix()..range.end.as_unix();
+        let alerts = self.history.iter().map(|entry| &entry.alert);
+        alerts
+            .filter(|alert| alert.kind == AlertKind::Raised && range.contains(&alert.start))
+            .cloned()
+            .collect()
+    }
+
+    /// Gives a watch the messages that no other has to itself and whose pause is over, in their order.
+    pub(crate) fn claim(&mut self, holder: &str, now: Timestamp) -> Vec<Message> {
+        let now = now.as_unix();
+        // One that lasts longer was given by a clock that was ahead.
+        let is_free = |outgoing: &&mut Outgoing| {
+            outgoing.holder == holder || outgoing.until <= now || outgoing.until > now.saturating_add(LONGEST)
+        };
+        let free = self.outbox.iter_mut().filter(is_free).map(|outgoing| {
+            (outgoing.holder, outgoing.until) = (holder.to_owned(), now.saturating_add(CLAIM));
+            outgoing.message.clone()
+        });
+        free.collect()
+    }
+
+    /// Removes the messages that have arrived, and leaves those of this watch that have not to whoever comes after a pause.
+    pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
+        for id in arrived {
+            self.arrive(id, Arrival::Arrived(now.as_unix()));
+        }
+        self.outbox.retain(|outgoing| !arrived.iter().any(|id| id == outgoing.message.id()));
+        for outgoing in self.outbox.iter_mut().filter(|outgoing| outgoing.holder == holder) {
+            outgoing.failures = outgoing.failures.saturating_add(1);
+            outgoing.holder.clear();
+            outgoing.until = now.as_unix().saturating_add(pause(outgoing.failures));
+        }
+    }
+}
+
+/// Returns the seconds to wait after so many failures.
+pub(crate) fn pause(failures: u32) -> u64 {
+    let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+    doubled.saturating_mul(PAUSE).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rules::rule::AlertRule;
+    use counter_core::Precision;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Bucket(Option<u64>),
+        /// For so many minutes; 0 ends the silence.
+        Silence(u64),
+        /// No watch runs for so many minutes.
+        Nothing(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => prop::option::of(0..20_u64).prop_map(Step::Bucket),
+            1 => (0..10_u64).prop_map(Step::Silence),
+            1 => (1..5_u64).prop_map(Step::Nothing),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_told_of_a_silenced_rule_and_receivers_know_how_it_is_when_the_silence_ends(
+            steps in prop::collection::vec(step(), 0..200),
+            raise_after in 1..3_u32,
+        ) {
+            let minute = Precision::try_from(60).expect("not 0");
+            let rule = AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10).raise_after(raise_after);
+            let (mut shared, mut now, mut until) = (Shared::default(), Timestamp::from_unix(6000), 0);
+            let (mut ids, mut is_known_raised) = (Vec::new(), false);
+            for step in steps {
+                match step {
+                    Step::Nothing(minutes) => {
+                        now = now.plus(60 * minutes);
+                        continue;
+                    }
+                    Step::Silence(0) => {
+                        until = 0;
+                        shared.end_silence("busy", now);
+                    }
+                    Step::Silence(minutes) => {
+                        until = now.plus(60 * minutes).as_unix();
+                        // One that is over may not have been ended by a watch yet.
+                        shared.rules.entry("busy".to_owned()).or_default().silenced = Some(until);
+                    }
+                    Step::Bucket(hits) => {
+                        now = now.plus(60);
+                        shared.end_silences(now);
+                        let state = shared.rules.entry("busy".to_owned()).or_default();
+                        let verdict = rule.condition.judge(|_| hits);
+                        if let Some(decision) = state.see(&rule, now.minus(60), verdict) {
+                            shared.decide(decision, now);
+                        }
+                    }
+                }
+                let told = shared.claim("receiver", now);
+                prop_assert!(told.is_empty() || until <= now.as_unix());
+                shared.settle("receiver", &told.iter().map(|message| message.id().to_owned()).collect::<Vec<_>>(), now);
+                for message in told {
+                    let Message::Alert(alert) = message else { panic!("there are no reports") };
+                    prop_assert!(!ids.contains(&alert.id));
+                    prop_assert!(alert.kind == AlertKind::Raised || is_known_raised, "nobody knew of it");
+                    is_known_raised = alert.kind == AlertKind::Raised;
+                    ids.push(alert.id);
+                }
+                let raised = shared.rules.get("busy").is_some_and(|state| state.raised.is_some());
+                if until <= now.as_unix() && matches!(step, Step::Bucket(_) | Step::Silence(0)) {
+                    prop_assert_eq!(is_known_raised, raised);
+                }
+                let arrived = shared.history.iter().filter(|entry| matches!(entry.arrival, Arrival::Arrived(_)));
+                prop_assert_eq!(arrived.count(), ids.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_silence_that_a_clock_far_ahead_began_is_none() {
+        let mut shared = Shared::default();
+        shared.rules.entry("busy".to_owned()).or_default().silenced = Some(u64::MAX);
+        shared.end_silences(Timestamp::from_unix(6000));
+        assert_eq!(shared.rules["busy"].silenced, None);
+    }
+
+    #[test]
+    fn the_history_and_what_is_on_its_way_are_bounded_and_what_was_lost_is_told() {
+        let (mut shared, now) = (Shared::default(), Timestamp::from_unix(6000));
+        for number in 0..OUTBOX + 20 {
+            let mut alert = Alert::test(now);
+            (alert.kind, alert.id) = (AlertKind::Raised, number.to_string());
+            shared.decide(Decision { alert, buckets: Vec::new() }, now);
+        }
+        assert_eq!((shared.outbox.len(), shared.history.len()), (OUTBOX, HISTORY));
+        assert_eq!(shared.history.front().map(|entry| &*entry.alert.id), Some("520"));
+        shared.history.push_front(HistoryEntry {
+            alert: Alert { id: shared.outbox[0].message.id().to_owned(), ..Alert::test(now) },
+            at: 0,
+            arrival: Arrival::Waiting,
+            buckets: Vec::new(),
+        });
+        shared.push(Message::Alert(Alert::test(now)));
+        assert_eq!(shared.history[0].arrival, Arrival::Lost);
+        let test = shared.test(now).id;
+        assert_eq!(shared.test(now).id, test, "one is on its way");
+    }
+}

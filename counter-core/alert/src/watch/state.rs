@@ -1,0 +1,283 @@
+//! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
+
+use std::collections::BTreeMap;
+use std::ops::Not;
+use std::time::Duration;
+
+use counter_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::history::{EXPLAINED, Explanation};
+use crate::alert::{Alert, AlertKind};
+use crate::rules::rule::AlertRule;
+use crate::rules::verdict::Verdict;
+
+/// The state of a rule after some buckets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RuleState {
+    /// The end of the last bucket that was judged; 0 before the first.
+    pub(crate) judged: u64,
+    /// The buckets in a row up to the last in which the condition held, and in which it did not: one of them is 0.
+    met: u32,
+    unmet: u32,
+    /// The start of the bucket that raised the alert, while it is raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) raised: Option<u64>,
+    /// The instant at which an alert was raised last.
+    last: u64,
+    /// The number of alerts so far.
+    number: u64,
+    /// The values of a label that were among the most frequent, with the start of the last bucket in which they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    known: BTreeMap<String, u64>,
+    /// The number of buckets in which they were learnt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    learnt: u32,
+    /// The last buckets of the row, oldest first: as many as can decide, and the last in any case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) seen: Vec<Explanation>,
+    /// The message that raised or resolved the alert last, and the buckets that decided that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
+    /// The instant until which nothing is told of the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) silenced: Option<u64>,
+    /// Nothing was told of the last decision, since the rule is silenced.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(crate) is_withheld: bool,
+    /// The last that was told is that the alert is raised.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(crate) is_told_raised: bool,
+}
+
+/// A message with the buckets that decided on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) alert: Alert,
+    pub(crate) buckets: Vec<Explanation>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The time for which a rule may be silenced.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// The seconds by which a clock may be ahead of the time; more was the work of one that was wrong.
+pub(crate) const AHEAD: u64 = 86_400;
+
+/// The seconds after which a rule that no watch judges is forgotten.
+const FORGOTTEN: u64 = 7 * 86_400;
+
+/// The number of buckets with values in which they are learnt and nothing is new.
+const LEARNING: u32 = 24;
+
+/// The number of values of a label that a rule remembers.
+const KNOWN: usize = 1000;
+
+impl RuleState {
+    /// Takes the verdict about the bucket that starts here; returns what is to be told.
+    pub(crate) fn see(
+        &mut self,
+        rule: &AlertRule,
+        start: Timestamp,
+        verdict: Option<Verdict>,
+    ) -> Option<Decision> {
+        let end = start.plus(rule.precision.as_seconds().into()).as_unix();
+        self.judged = end;
+        let verdict = verdict?;
+        (self.met, self.unmet) = match verdict.is_met {
+            true => (self.met.saturating_add(1), 0),
+            false => (0, self.unmet.saturating_add(1)),
+        };
+        // A row that ends takes its buckets along, and of one that changes nothing the last bucket does.
+        let row = match (self.raised, verdict.is_met) {
+            (None, true) => rule.raise_after,
+            (Some(_), false) => rule.resolve_after,
+            _ => 1,
+        };
+        self.seen.retain(|seen| seen.is_met == verdict.is_met);
+        self.seen.push(Explanation::of(start, verdict.clone()));
+        self.seen.drain(..self.seen.len().saturating_sub(EXPLAINED.min(row as usize)));
+        let is_paused = self.number > 0 && end < self.last.saturating_add(rule.pause.as_secs());
+        match self.raised {
+            None if self.met >= rule.raise_after && !is_paused => {
+                (self.raised, self.last) = (Some(start.as_unix()), end);
+                self.number += 1;
+                Some(self.decide(rule, AlertKind::Raised, start, &verdict))
+            }
+            Some(_) if self.unmet >= rule.resolve_after => {
+                self.raised = None;
+                Some(self.decide(rule, AlertKind::Resolved, start, &verdict))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether no watch has judged the rule for 7 days, and it is not silenced: it was taken out.
+    pub(crate) fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.judged < now.minus(FORGOTTEN).as_unix() && !self.is_silenced(now)
+    }
+
+    /// Returns whether nothing is to be told of the rule at this instant.
+    pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
+        // One that lasts longer was begun by a clock that was ahead.
+        let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
+        self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
+    }
+
+    fn decide(&mut self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Decision {
+        let alert = self.message(rule, kind, start, verdict);
+        let decision = Decision { alert, buckets: self.seen.clone() };
+        self.decision = Some(decision.clone());
+        decision
+    }
+
+    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
+        let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
+        Alert {
+            // The instant tells it from one of a state that was lost.
+            id: format!("{}:{}:{}:{word}", rule.name, self.last, self.number),
+            rule: rule.name.clone(),
+            kind,
+            severity: rule.severity,
+            precision: rule.precision.as_seconds(),
+            start: start.as_unix(),
+            value: verdict.value,
+            bound: verdict.bound,
+            reason: rule.condition.explain(verdict),
+        }
+    }
+
+    /// Learns the most frequent values of a label in a bucket, and says whether one of them is new; of several the first.
+    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
+        let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
+        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
+        self.learnt = self.learnt.saturating_add((!values.is_empty()).into());
+        let frequent = values.iter().filter(|(_, hits)| *hits >= least);
+        self.known.extend(frequent.map(|(value, _)| (value.clone(), start.as_unix())));
+        while self.known.len() > KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, last)| **last).map(|(value, _)| value.clone());
+            self.known.remove(&oldest.unwrap_or_default());
+        }
+        let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
+        let label = new.map(|(value, _)| value);
+        let verdict = Verdict::new(label.is_some(), hits as f64, least as f64);
+        Verdict { label, ..verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use counter_core::Precision;
+
+    fn rule() -> AlertRule {
+        let minute = Precision::try_from(60).expect("not 0");
+        AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10)
+    }
+
+    /// Returns what a rule tells of buckets with these hits; `None` is a bucket that cannot be read.
+    fn told(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
+        let mut state = RuleState::default();
+        let see = |(minute, hits): (usize, &Option<u64>)| {
+            let verdict = rule.condition.judge(|_| *hits);
+            let decision = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
+            Some((minute, decision.alert.kind))
+        };
+        hits.iter().enumerate().filter_map(see).collect()
+    }
+
+    #[test]
+    fn it_is_raised_after_so_many_buckets_in_a_row_and_resolved_after_so_many() {
+        use AlertKind::{Raised, Resolved};
+        let (low, high, unknown) = (Some(10), Some(11), None);
+        assert_eq!(told(&rule(), &[low, high, high, low]), [(1, Raised), (3, Resolved)]);
+        let slow = rule().raise_after(3).resolve_after(2);
+        assert_eq!(told(&slow, &[high, high, low, high, high, high]), [(5, Raised)]);
+        // What is not known neither raises nor resolves, nor does it begin anew.
+        assert_eq!(told(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
+        let hits = [high, high, high, low, unknown, high, low, unknown, low];
+        assert_eq!(told(&slow, &hits), [(2, Raised), (8, Resolved)]);
+    }
+
+    #[test]
+    fn it_keeps_the_buckets_that_can_decide_and_the_last_in_any_case() {
+        let (rule, mut state) = (rule().raise_after(3).resolve_after(2), RuleState::default());
+        let kept = [0, 0, 11, 11, 11, 11, 0, 0, 0].map(|hits| {
+            let verdict = rule.condition.judge(|_| Some(hits));
+            state.see(&rule, Timestamp::from_unix(state.judged.max(60)), verdict);
+            assert_eq!(
+                state.seen.last().map(|last| (last.start + 60, last.value)),
+                Some((state.judged, hits as f64))
+            );
+            state.seen.len()
+        });
+        assert_eq!(kept, [1, 1, 1, 2, 3, 1, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_state_that_an_older_version_wrote_is_read() {
+        let written = r#"{
+            "judged": 120, "met": 0, "unmet": 2, "raised": null, "last": 0, "number": 0,
+            "seen": [
+                { "start": 0, "is_met": false, "value": 1.0, "bound": 10.0 },
+                { "start": 60, "is_met": false, "value": 2.0, "bound": 10.0 }
+            ],
+            "is_withheld": false, "is_told_raised": false
+        }"#;
+        let mut state: RuleState = serde_json::from_str(written).expect("a state");
+        assert_eq!((state.judged, state.unmet, state.seen.len()), (120, 2, 2));
+        let (rule, verdict) = (rule(), rule().condition.judge(|_| Some(3)));
+        assert!(state.see(&rule, Timestamp::from_unix(120), verdict).is_none());
+        assert_eq!(state.seen.iter().map(|of| of.value).collect::<Vec<_>>(), [3.0]);
+        let quiet = serde_json::to_string(&state).expect("finite numbers");
+        // Versions before this one need these.
+        for field in ["judged", "met", "unmet", "last", "number"] {
+            assert!(quiet.contains(&format!("\"{field}\":")), "{quiet}");
+        }
+        assert!(!quiet.contains("null") && !quiet.contains("is_told_raised"), "{quiet}");
+    }
+
+    #[test]
+    fn it_is_not_raised_again_within_its_pause() {
+        use AlertKind::{Raised, Resolved};
+        let rule = rule().pause(Duration::from_secs(300));
+        let hits = [11, 0, 11, 0, 11, 11, 11].map(Some);
+        assert_eq!(told(&rule, &hits), [(0, Raised), (1, Resolved), (5, Raised)]);
+        let always = rule.clone().pause(Duration::MAX);
+        assert_eq!(told(&always, &hits), [(0, Raised), (1, Resolved)]);
+    }
+
+    proptest! {
+        #[test]
+        fn raised_and_resolved_take_turns_and_each_has_an_id_of_its_own(
+            hits in prop::collection::vec(prop::option::of(0..20_u64), 0..200),
+            raise_after in 0..4_u32,
+            resolve_after in 0..4_u32,
+        ) {
+            let rule = rule().raise_after(raise_after).resolve_after(resolve_after);
+            let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
+            for (minute, hits) in hits.into_iter().enumerate() {
+                let verdict = rule.condition.judge(|_| hits);
+                if let Some(decision) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                    let Decision { alert, buckets } = decision;
+                    let after = if alert.kind == AlertKind::Raised { raise_after } else { resolve_after };
+                    prop_assert_eq!(buckets.len(), after.max(1) as usize);
+                    prop_assert!(buckets.iter().all(|of| of.is_met == (alert.kind == AlertKind::Raised)));
+                    prop_assert_eq!(buckets.last().map(|of| (of.start, of.value)), Some((alert.start, alert.value)));
+                    prop_assert_ne!(alert.kind, last);
+                    prop_assert_eq!(alert.kind == AlertKind::Raised, alert.value > 10.0);
+                    prop_assert!(!ids.contains(&alert.id));
+                    last = alert.kind;
+                    ids.push(alert.id);
+                }
+            }
+            prop_assert_eq!(state.raised.is_some(), last == AlertKind::Raised);
+        }
+    }
+}

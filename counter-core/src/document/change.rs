@@ -1,0 +1,71 @@
+use tokio::time::sleep;
+
+use super::{Document, DocumentStore};
+use crate::Error;
+use crate::backoff::Backoff;
+
+/// The number of attempts to replace a document, which other processes may replace as well.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// Changes a document: reads it and replaces it, again if another process has replaced it in the meantime. Returns
+/// `None` if other processes were first 20 times.
+///
+/// `change` takes the document, or the error of reading it. It returns the outcome, and the new content, or `None` if
+/// the document stays as it is.
+///
+/// # Errors
+/// Fails when `change` fails, and when the store cannot replace the document, or does not confirm it.
+pub async fn change_document<T>(
+    store: &dyn DocumentStore,
+    name: &str,
+    mut change: impl FnMut(Result<Document, Error>) -> Result<(T, Option<Vec<u8>>), Error> + Send,
+) -> Result<Option<T>, Error> {
+    let mut backoff = Backoff::new();
+    for _ in 0..MAX_ATTEMPTS {
+        let read = store.read(name).await;
+        let version = read.as_ref().map_or(0, |document| document.version);
+        let (outcome, content) = change(read)?;
+        let is_current = match content {
+            Some(content) => store.replace(name, version, &content).await?.is_some(),
+            None => true,
+        };
+        if is_current {
+            return Ok(Some(outcome));
+        }
+        sleep(backoff.next()).await;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    async fn increment(store: &MemoryStore) -> Option<u8> {
+        let change = |document: Result<Document, Error>| {
+            let number = document?.content.first().map_or(1, |number| number + 1);
+            Ok((number, Some(vec![number])))
+        };
+        change_document(store, "number", change).await.expect("memory does not fail")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_of_several_processes_are_all_made() {
+        let store = MemoryStore::new();
+        let changes = (0..10).map(|_| increment(&store));
+        let mut numbers = futures_util::future::join_all(changes).await;
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=10).map(Some).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_given_up_if_other_processes_are_always_first() {
+        let store = MemoryStore::new();
+        let lost = change_document(&store, "number", |_| {
+            futures_util::FutureExt::now_or_never(increment(&store)).expect("memory does not wait");
+            Ok(((), Some(vec![0])))
+        });
+        assert_eq!(lost.await.expect("memory does not fail"), None);
+    }
+}

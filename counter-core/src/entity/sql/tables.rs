@@ -1,0 +1,217 @@
+//! The statements for the tables of entities, over one connection.
+
+use sqlx::Error as SqlError;
+
+use crate::entity::database::{EntityAddition, EntityApplyOutcome, EntityBatch};
+use crate::entity::{EntityId, EntityIdError, EntityRow, Versioned};
+use crate::sql::driver::Connection;
+use crate::sql::{Class, Dialect, Failure, Row, Value};
+
+/// The silence after which a writer is forgotten, in seconds of the database's clock: 30 days.
+const WRITER_TTL: i64 = 30 * 86_400;
+
+/// The most fences that are removed when a writer starts.
+const MAX_FORGOTTEN: i64 = 1000;
+
+/// The tables of entities, over a connection.
+pub(super) struct Tables<'a> {
+    pub(super) connection: &'a mut dyn Connection,
+    pub(super) dialect: &'static Dialect,
+}
+
+impl Tables<'_> {
+    pub(super) async fn create(&mut self) -> Result<(), Failure> {
+        self.run(self.dialect.entity_schema).await
+    }
+
+    /// Adds to counts; returns the rows.
+    pub(super) async fn add(
+        &mut self,
+        kind: &str,
+        additions: &[EntityAddition],
+    ) -> Result<Vec<EntityRow>, Failure> {
+        let ids: Vec<_> = additions.iter().map(|addition| addition.id.to_string()).collect();
+        let values = additions.iter().zip(&ids).flat_map(|(addition, id)| {
+            [Value::Text(kind), Value::Text(id), Value::Text(addition.field), Value::Int(addition.by)]
+        });
+        let values: Vec<_> = values.collect();
+        let rows = format!("VALUES {}", vec!["(?, ?, ?, ?, 1)"; additions.len()].join(", "));
+        let text = self.dialect.upsert(
+            "access_entity",
+            "kind, entity, field, value, version",
+            &rows,
+            "kind, entity, field",
+            &[("value", "{old} + {new}"), ("version", "{old} + 1")],
+        );
+        let text = text + " RETURNING entity, field, value, version";
+        let known = |name: &str| additions.iter().map(|addition| addition.field).find(|field| *field == name);
+        rows_of(&self.fetch(&text, &values).await?, known)
+    }
+
+    pub(super) async fn read(
+        &mut self,
+        kind: &str,
+        ids: &[EntityId],
+        fields: &'static [&'static str],
+    ) -> Result<Vec<EntityRow>, Failure> {
+        let ids: Vec<_> = ids.iter().map(EntityId::to_string).collect();
+        let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+        let text = format!(
+            "SELECT entity, field, value, version FROM access_entity WHERE kind = ? AND entity {}",
+            self.dialect.in_list
+        );
+        let rows = self.fetch(&text, &[Value::Text(kind), Value::Texts(&ids)]).await?;
+        rows_of(&rows, |name| fields.iter().copied().find(|field| *field == name))
+    }
+
+    pub(super) async fn entities(
+        &mut self,
+        kind: &str,
+        after: Option<EntityId>,
+        limit: usize,
+    ) -> Result<Vec<EntityId>, Failure> {
+        let text =
+            "SELECT DISTINCT entity FROM access_entity WHERE kind = ? AND entity > ? ORDER BY entity LIMIT ?";
+        // No id is empty, so the empty text is before all of them.
+        let after = after.map_or_else(String::new, |id| id.to_string());
+        let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.fetch(text, &[Value::Text(kind), Value::Text(&after), limit]).await?;
+        rows.iter().map(id_of).collect()
+    }
+
+    /// Sets a count if its row has the version that was `seen`; returns whether it had.
+    pub(super) async fn correct(
+        &mut self,
+        kind: &str,
+        id: EntityId,
+        field: &str,
+        seen: u64,
+        value: i64,
+    ) -> Result<bool, Failure> {
+        let id = id.to_string();
+        let (kind, id, field, value) =
+            (Value::Text(kind), Value::Text(&id), Value::Text(field), Value::Int(value));
+        let changed = if seen == 0 {
+            let into = "access_entity (kind, entity, field, value, version)";
+            let insert = self.dialect.insert_new(into, "VALUES (?, ?, ?, ?, 1)");
+            self.execute(&insert, &[kind, id, field, value]).await?
+        } else {
+            let update = "UPDATE access_entity SET value = ?, version = version + 1 \
+                          WHERE kind = ? AND entity = ? AND field = ? AND version = ?";
+            let seen = Value::Int(seen.cast_signed());
+            self.execute(update, &[value, kind, id, field, seen]).await?
+        };
+        Ok(changed == 1)
+    }
+
+    /// Removes some fences of writers that have long been silent, each by its key and outside of a transaction: a
+    /// single statement for all of them would also lock those of other writers while it scans the table.
+    pub(super) async fn forget_silent(&mut self) -> Result<(), Failure> {
+        let silent = format!("written < {} - ?", self.dialect.now);
+        let select = format!("SELECT writer FROM access_entity_fence WHERE {silent} LIMIT {MAX_FORGOTTEN}");
+        let delete = format!("DELETE FROM access_entity_fence WHERE writer = ? AND {silent}");
+        for row in self.fetch(&select, &[Value::Int(WRITER_TTL)]).await? {
+            self.execute(&delete, &[Value::Text(&row.text(0)?), Value::Int(WRITER_TTL)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies a batch in the transaction of the connection, unless it was applied before.
+    pub(super) async fn apply(&mut self, batch: &EntityBatch) -> Result<EntityApplyOutcome, Failure> {
+        if let Some(refused) = self.pass(batch).await? {
+            return Ok(EntityApplyOutcome { rows: None, refused });
+        }
+        let (rows, refused) = self.add_all(batch).await?;
+        if refused > 0 {
+            let update = "UPDATE access_entity_fence SET refused = ? WHERE writer = ?";
+            let writer = batch.writer.to_string();
+            self.execute(update, &[Value::Int(refused.cast_signed()), Value::Text(&writer)]).await?;
+        }
+        Ok(EntityApplyOutcome { rows: Some(rows), refused })
+    }
+
+    /// Writes the fence; returns the number of refused calls if the batch was applied before.
+    async fn pass(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
+        let (writer, now) = (batch.writer.to_string(), self.dialect.now);
+        let (writer, sequence) = (Value::Text(&writer), Value::Int(batch.sequence.cast_signed()));
+        let into = "access_entity_fence (writer, sequence, refused, written)";
+        let insert = self.dialect.insert_new(into, &format!("VALUES (?, 0, 0, {now})"));
+        self.execute(&insert, &[writer]).await?;
+        // If the same batch is sent twice at the same time, the second attempt waits here for the first one.
+        let update = format!(
+            "UPDATE access_entity_fence SET sequence = ?, refused = 0, written = {now} WHERE writer = ? AND sequence < ?"
+        );
+        if self.execute(&update, &[sequence, writer, sequence]).await? == 1 {
+            return Ok(None);
+        }
+        let read = "SELECT refused FROM access_entity_fence WHERE writer = ? AND sequence = ?";
+        let rows = self.fetch(read, &[writer, sequence]).await?;
+        let refused = rows.first().map(|row| row.int(0)).transpose()?;
+        Ok(Some(refused.unwrap_or_default().unsigned_abs()))
+    }
+
+    /// Adds all at once, or one by one if that leaves the range, so that one row does not hold up the others.
+    async fn add_all(&mut self, batch: &EntityBatch) -> Result<(Vec<EntityRow>, u64), Failure> {
+        if let Some(rows) = self.try_add(batch.kind, &batch.additions).await? {
+            return Ok((rows, 0));
+        }
+        let (mut rows, mut refused) = (Vec::new(), 0);
+        for addition in &batch.additions {
+            match self.try_add(batch.kind, std::slice::from_ref(addition)).await? {
+                Some(row) => rows.extend(row),
+                None => refused += addition.calls,
+            }
+        }
+        Ok((rows, refused))
+    }
+
+    /// Adds behind a savepoint; returns `None` if that leaves the range, and nothing was added.
+    async fn try_add(
+        &mut self,
+        kind: &str,
+        additions: &[EntityAddition],
+    ) -> Result<Option<Vec<EntityRow>>, Failure> {
+        self.run("SAVEPOINT additions").await?;
+        match self.add(kind, additions).await {
+            Ok(rows) => {
+                self.run("RELEASE SAVEPOINT additions").await?;
+                Ok(Some(rows))
+            }
+            Err(failure) if failure.class() == Some(Class::OutOfRange) => {
+                self.run("ROLLBACK TO SAVEPOINT additions").await?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn run(&mut self, text: &'static str) -> Result<(), Failure> {
+        self.connection.fetch_text(text).await.map(drop).map_err(|error| self.dialect.failure(error))
+    }
+
+    async fn execute(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
+        self.connection.execute(text, values).await.map_err(|error| self.dialect.failure(error))
+    }
+
+    async fn fetch(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
+        self.connection.fetch(text, values).await.map_err(|error| self.dialect.failure(error))
+    }
+}
+
+/// Reads rows of the table, without those whose field is not known here.
+fn rows_of(rows: &[Row], known: impl Fn(&str) -> Option<&'static str>) -> Result<Vec<EntityRow>, Failure> {
+    let mut known_rows = Vec::with_capacity(rows.len());
+    for row in rows {
+        if let Some(field) = known(&row.text(1)?) {
+            let version = u64::try_from(row.int(3)?).unwrap_or_default();
+            let value = Versioned { version, value: row.int(2)? };
+            known_rows.push(EntityRow { id: id_of(row)?, field, row: value });
+        }
+    }
+    Ok(known_rows)
+}
+
+fn id_of(row: &Row) -> Result<EntityId, Failure> {
+    let malformed = |error: EntityIdError| Failure::Silence(SqlError::Decode(error.into()));
+    row.text(0)?.parse().map_err(malformed)
+}

@@ -1,0 +1,168 @@
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Error as SqlError, Sqlite};
+use tokio::time::{Instant, timeout};
+
+use super::file::{FileError, OpenedFile, PathState};
+use super::{DIALECT, settled};
+use crate::future::BoxFuture;
+use crate::private_file;
+use crate::sql::pools::{Pools, Source, pool_options};
+use crate::sql::session::Place;
+use crate::sql::{Failure, Session, Settings, tables};
+use crate::unwind::tell;
+
+/// How long a removed file stays missing before another one is created: a backup may be about to be copied there, and
+/// a file that was created meanwhile would be overwritten under its connections.
+const MISSING_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the connections to a file that was replaced may take to finish.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a replacement is reported.
+const REPORT_TIME: Duration = Duration::from_secs(3600);
+
+const LOCK_POISONED: &str = "nothing panics under this lock";
+
+/// The connections to a SQLite database file, opened again if the file was removed or replaced while it was in use.
+#[derive(Debug)]
+pub(super) struct FileSource {
+    options: SqliteConnectOptions,
+    settings: Settings,
+    connections: Arc<AtomicU64>,
+    opened: RwLock<OpenedPools>,
+    /// Held while the file is opened again.
+    turn: tokio::sync::Mutex<()>,
+    last_replaced: Mutex<Option<Instant>>,
+}
+
+/// The connections to the file that was opened.
+#[derive(Clone, Debug)]
+struct OpenedPools {
+    pools: Pools,
+    write: sqlx::Pool<Sqlite>,
+    read: sqlx::Pool<Sqlite>,
+    file: Arc<OpenedFile>,
+}
+
+impl FileSource {
+    pub(super) fn new(
+        options: SqliteConnectOptions,
+        settings: Settings,
+        connections: Arc<AtomicU64>,
+    ) -> Self {
+        let opened = RwLock::new(OpenedPools::new(&options, settings, &connections));
+        let (turn, last_replaced) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { options, settings, connections, opened, turn, last_replaced }
+    }
+
+    fn opened(&self) -> OpenedPools {
+        self.opened.read().expect(LOCK_POISONED).clone()
+    }
+
+    /// Returns connections to the file that the path leads to now.
+    async fn reopen(&self, old: &OpenedPools) -> Result<OpenedPools, Failure> {
+        let (file, creates_tables) = (&old.file, self.settings.creates_tables);
+        let new = || OpenedPools::new(&self.options, self.settings, &self.connections);
+        match old.path_state() {
+            PathState::Opened if !old.write.is_closed() => return Ok(old.clone()),
+            PathState::Opened | PathState::LogReplaced => {
+                drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
+                // Connections with different logs must not be open at the same time.
+                let closed = timeout(CLOSE_TIMEOUT, old.close()).await;
+                closed.map_err(|_| FileError::ReplacedDuringCall(file.path().to_owned()))?;
+                self.report(
+                    "the log of the database file was removed while it was in use; it was opened again",
+                );
+                return Ok(new());
+            }
+            PathState::Missing(time) if time < MISSING_GRACE || !creates_tables || !file.has_directory() => {
+                return Err(FileError::Missing(file.path().to_owned()).into());
+            }
+            PathState::Missing(_) | PathState::Replaced => {}
+        }
+        // If this fails, the file that was moved lacks what is only in its log.
+        drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
+        file.remove_log().map_err(|error| Failure::Silence(SqlError::Io(error)))?;
+        let new = match creates_tables {
+            true => {
+                private_file::create_database(self.options.get_filename());
+                let new = new();
+                tables::create(&new.pools).await?;
+                new
+            }
+            false => new(),
+        };
+        let version = tables::version(&new.pools).await?;
+        new.pools.schema.check(version.as_deref()).map_err(Failure::Schema)?;
+        self.report(
+            "the database file was removed or replaced while it was in use; its path was opened again, and what the \
+             new file lacks of the last minute is sent again",
+        );
+        Ok(new)
+    }
+
+    fn report(&self, event: &'static str) {
+        *self.last_replaced.lock().expect(LOCK_POISONED) = Some(Instant::now());
+        tell(|| tracing::warn!(file = %self.options.get_filename().display(), "{event}"));
+    }
+}
+
+impl Source for FileSource {
+    fn pools(&self) -> BoxFuture<'_, Result<Pools, Failure>> {
+        Box::pin(async {
+            let opened = self.opened();
+            if opened.path_state() == PathState::Opened && !opened.write.is_closed() {
+                return Ok(opened.pools);
+            }
+            let _turn = self.turn.lock().await;
+            // Another call may have been first.
+            let new = self.reopen(&self.opened()).await?;
+            *self.opened.write().expect(LOCK_POISONED) = new.clone();
+            Ok(new.pools)
+        })
+    }
+
+    fn was_replaced(&self) -> bool {
+        let last = *self.last_replaced.lock().expect(LOCK_POISONED);
+        last.is_some_and(|last| last.elapsed() < REPORT_TIME)
+    }
+}
+
+impl OpenedPools {
+    /// Prepares connections, which stay open: the log exists as long as there is one.
+    fn new(options: &SqliteConnectOptions, settings: Settings, connections: &Arc<AtomicU64>) -> Self {
+        let file = Arc::new(OpenedFile::new(options.get_filename()));
+        let options = settled(options.clone());
+        let pool = |max_connections| {
+            let pool = pool_options::<Sqlite>(max_connections, connections);
+            pool.idle_timeout(None).max_lifetime(None).connect_lazy_with(options.clone())
+        };
+        let (write, read) = (pool(1), pool(settings.max_connections.max(2) - 1));
+        let place: Arc<dyn Place> = Arc::clone(&file) as _;
+        let pools = Pools::new(write.clone(), read.clone(), Some(place), settings);
+        Self { pools, write, read, file }
+    }
+
+    fn path_state(&self) -> PathState {
+        self.file.state(self.write.size() + self.read.size() > 0)
+    }
+
+    /// Writes the log into the opened file: if it was moved, it is complete without its log.
+    async fn checkpoint(&self) -> Result<(), Failure> {
+        let connection = self.write.acquire().await.map_err(|error| DIALECT.failure(error))?;
+        let mut session = Session::new(Box::new(connection), DIALECT, None);
+        session.fetch_text("PRAGMA wal_checkpoint(TRUNCATE)").await?;
+        session.end();
+        Ok(())
+    }
+
+    /// Closes all connections, after the calls that use them.
+    async fn close(&self) {
+        self.write.close().await;
+        self.read.close().await;
+    }
+}

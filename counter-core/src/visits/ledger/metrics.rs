@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use super::Ledger;
+use super::health::Health;
+
+/// A number about this process, in the form in which exporters show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// The metric's name, by the conventions of Prometheus; metrics that differ only in their label share it.
+    pub name: &'static str,
+    /// The metric's meaning, in one line.
+    pub help: &'static str,
+    /// The name and the value of its label, if it has one.
+    pub label: Option<(&'static str, &'static str)>,
+    /// The metric's value.
+    pub value: MetricValue,
+}
+
+/// The value of a [`Metric`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MetricValue {
+    /// A number that only grows while the process runs.
+    Counter(u64),
+    /// A number that goes up and down.
+    Gauge(f64),
+}
+
+/// Lists all metrics of a ledger and a health, with those of the same name next to each other.
+///
+/// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
+pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
+    let Ledger { requests, hits } = ledger;
+    let mut all = Vec::with_capacity(32);
+    for (decision, count) in [
+        ("recorded", requests.recorded),
+        ("excluded", requests.excluded),
+        ("unmatched", requests.unmatched),
+        ("ignored_outcome", requests.ignored.outcome),
+        ("ignored_prefetch", requests.ignored.prefetch),
+    ] {
+        let (name, help) = ("access_counter_requests_total", "Requests by what was decided about them");
+        all.push(Metric {
+            name,
+            help,
+            label: Some(("decision", decision)),
+            value: MetricValue::Counter(count),
+        });
+    }
+    for (state, count) in [
+        ("applied", hits.applied),
+        ("expired", hits.expired),
+        ("dropped_wrong_type", hits.dropped.wrong_type),
+        ("dropped_not_a_number", hits.dropped.not_a_number),
+        ("dropped_out_of_range", hits.dropped.out_of_range),
+        ("dropped_ahead", hits.dropped.ahead),
+        ("dropped_in_doubt", hits.dropped.in_doubt),
+        ("dropped_other", hits.dropped.other),
+    ] {
+        let (name, help) = ("access_counter_hits_total", "Hits by their state");
+        all.push(Metric { name, help, label: Some(("state", state)), value: MetricValue::Counter(count) });
+    }
+    let mut add = |name, help, value| all.push(Metric { name, help, label: None, value });
+    let counter = MetricValue::Counter;
+    let gauge = MetricValue::Gauge;
+    let seconds = |time: Option<Duration>| gauge(time.unwrap_or_default().as_secs_f64());
+    add("access_counter_bot_requests_total", "Recorded requests that programs made", counter(requests.bots));
+    add(
+        "access_counter_unidentified_requests_total",
+        "Recorded requests of people that have no visitor",
+        counter(requests.unidentified),
+    );
+    add(
+        "access_counter_unconfirmed_requests_total",
+        "Recorded requests whose response stopped waiting for the store",
+        counter(requests.unconfirmed),
+    );
+    add(
+        "access_counter_overflow_hits_total",
+        "Hits that went to the counter (other)",
+        counter(hits.overflow),
+    );
+    add(
+        "access_counter_recovered_hits_total",
+        "Recorded hits of processes that ended, taken over from a spool",
+        counter(hits.recovered),
+    );
+    add(
+        "access_counter_lost_by_server_hits_total",
+        "Applied hits that the store lost",
+        counter(hits.lost_by_server),
+    );
+    add(
+        "access_counter_connections_total",
+        "Connections made to servers of the store",
+        counter(health.connections),
+    );
+    add(
+        "access_counter_pending_hits",
+        "Hits that the store has not acknowledged",
+        gauge(hits.pending as f64),
+    );
+    add(
+        "access_counter_pending_cells",
+        "Counts and sketches in memory that wait for the store",
+        gauge(health.pending_cells as f64),
+    );
+    add(
+        "access_counter_retained_bytes",
+        "Acknowledged batches kept in case the store loses them",
+        gauge(health.retained_bytes as f64),
+    );
+    add(
+        "access_counter_failing_seconds",
+        "Time for which no flush has succeeded, 0 when the last one did",
+        seconds(health.failing_for),
+    );
+    add(
+        "access_counter_stalled_seconds",
+        "Time for which hits have waited and none were sent, 0 while they are sent",
+        seconds(health.stalled_for),
+    );
+    add(
+        "access_counter_clock_skew_seconds",
+        "Seconds by which the clock of this process is ahead of the store's",
+        gauge(health.clock_skew.unwrap_or_default() as f64),
+    );
+    add(
+        "access_counter_hints",
+        "Signs of a setup that gives wrong numbers: the health names them",
+        gauge(health.hints.len() as f64),
+    );
+    if let Some(spool) = &health.spool {
+        add(
+            "access_counter_spool_unwritten_hits",
+            "Hits that neither the spool nor the store has",
+            gauge(spool.unwritten as f64),
+        );
+        add("access_counter_spool_bytes", "Size of the spool's file", gauge(spool.bytes as f64));
+        add(
+            "access_counter_spool_leftovers",
+            "Files of ended processes that are still to be sent",
+            gauge(spool.leftovers as f64),
+        );
+        add(
+            "access_counter_spool_failing_seconds",
+            "Time for which the spool could not be written, 0 when the last write succeeded",
+            seconds(spool.failing_for),
+        );
+    }
+    if let Some(archive) = &health.archive {
+        add(
+            "access_counter_archive_waiting_buckets",
+            "Buckets of a precision that left retention and wait for their last copy into the archive",
+            gauge(archive.waiting_buckets.into()),
+        );
+        add(
+            "access_counter_archive_unreadable_entries",
+            "Keys and entries of the near store that could not be read, and are not in the archive",
+            gauge(archive.unreadable as f64),
+        );
+        if let Some(differing) = archive.differing {
+            add(
+                "access_counter_archive_differing_values",
+                "Values that the near store has less of than the archive, at the last audit",
+                gauge(differing as f64),
+            );
+        }
+    }
+    if let Some(since) = health.since_acknowledged {
+        let (name, help) =
+            ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
+        add(name, help, gauge(since.as_secs_f64()));
+    }
+    all
+}

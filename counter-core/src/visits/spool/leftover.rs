@@ -1,0 +1,492 @@
+//! Sends the hits of one ended process exactly once.
+//!
+//! The store reports the fence of the process's writer. Batches up to it were applied; the others are sent in order, under
+//! their sequences in the file. So any number of processes may send the file, any number of times, and may end in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sqlx::{Connection, SqliteConnection};
+use tokio::time::timeout;
+
+use super::content::Content;
+use super::file::{Failure, Found, FoundLane, Rows, Unread};
+use super::folder::Place;
+use super::origin::Origin;
+use super::waiting::Waiting;
+use super::{file, salvage};
+use crate::error::{Error, ErrorKind};
+use crate::shard::{Shard, Shards};
+use crate::time::Grid;
+use crate::unwind::tell;
+use crate::visits::pending::{Chunk, JournalEntry, Pending};
+use crate::visits::store::{
+    ApplyOutcome, Batch, Fence, FenceKind, Incarnation, REMEMBERED, Store, StoredFence, Witness,
+};
+use crate::visits::tally::Tally;
+use crate::writer::WriterId;
+
+/// A file that only this process holds.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    place: Place,
+    connection: Option<SqliteConnection>,
+    grid: Arc<Grid>,
+    lanes: Vec<Lane>,
+    /// The time limit of a write to the file.
+    patience: Duration,
+    origin: Origin,
+    /// True if this process has sent it before.
+    has_counted: bool,
+}
+
+/// The remaining rows of one shard.
+#[derive(Debug)]
+struct Lane {
+    shard: Shard,
+    grid: Arc<Grid>,
+    writer: WriterId,
+    /// The process that wrote the file.
+    incarnation: Incarnation,
+    witness: Option<Witness>,
+    /// The time since the last write of the writer.
+    silence: Duration,
+    /// The batches, by sequence.
+    items: Vec<Item>,
+    /// Hits that were not in a batch yet when the file was last written. They become batches only if the store has no batch
+    /// with their sequence. Otherwise the process sent them while the disk failed, in batches that the file does not have.
+    waiting: Option<Waiting>,
+    /// The index of the next item to send, after the store has reported its fence.
+    next: Option<usize>,
+    /// The maximum number of samples in a batch.
+    samples: usize,
+    /// True if this process has sent it before.
+    has_counted: bool,
+    /// True if this process has sent counts under this writer.
+    has_sent: bool,
+    /// True if the rows in the file differ from these items, which must be written before any is sent.
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+struct Item {
+    batch: Arc<Batch>,
+    /// True if a store had the batch before, so the ledger of some process counts it as applied.
+    is_replay: bool,
+    /// True if the batch is in the ledger of this process.
+    is_known: bool,
+    /// True if a process may have sent it.
+    may_be_sent: bool,
+}
+
+/// The sequence of a batch that no store accepts, so that the answer contains the fence. Valid sequences are at most 2^53.
+const BEYOND: u64 = (1 << 53) - 1;
+/// The maximum number of times that a store may lose the fence while a lane is sent.
+const ATTEMPTS: usize = 3;
+
+impl Leftover {
+    /// Opens a file. If `has_counted`, this process has sent it before, so its ledger includes hits that the store lost since.
+    pub(crate) async fn open(
+        place: Place,
+        shards: Shards,
+        samples: usize,
+        has_counted: bool,
+    ) -> Result<Self, (Place, Unread)> {
+        let (connection, found) = match salvage::open_left(place.path(), shards).await {
+            Ok(opened) => opened,
+            Err(unread) => return Err((place, unread)),
+        };
+        let Found { grid, silence, bytes, lanes, origin } = found;
+        let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
+        let lanes = lanes.into_iter().map(lane).collect();
+        Ok(Self {
+            place,
+            connection: Some(connection),
+            grid,
+            lanes,
+            patience: file::patience(bytes),
+            origin,
+            has_counted,
+        })
+    }
+
+    /// Returns whether the file can be removed after it was sent. The store may lose the hits in a failover, so a file is kept
+    /// until it was checked again.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
+    }
+
+    /// Returns the store of the file.
+    pub(crate) const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns the unacknowledged hits in the ledger of this process.
+    pub(crate) fn pending(&self) -> u64 {
+        let items = self.lanes.iter().flat_map(|lane| &lane.items);
+        items.filter(|item| item.is_known && !item.is_replay).map(|item| item.batch.hits()).sum()
+    }
+
+    /// Sends the batches that the store lacks.
+    pub(crate) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            in_time(self.patience, self.write()).await?;
+            // An unreachable shard does not delay the others.
+            let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
+            if !self.lanes.iter().any(|lane| lane.is_changed) {
+                return sent.into_iter().collect();
+            }
+        }
+        // The next attempt follows after a delay.
+        Err(no_fences())
+    }
+
+    /// Closes the file.
+    pub(crate) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            drop(in_time(self.patience, connection.close()).await);
+        }
+    }
+
+    /// Returns the path of the file, which must be closed.
+    pub(crate) fn into_place(self) -> Place {
+        self.place
+    }
+
+    /// Writes lanes with outdated rows before they are sent. If that fails, they stay outdated, and the next attempt opens the
+    /// file again.
+    async fn write(&mut self) -> Result<(), Failure> {
+        let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => file::reopen(self.place.path()).await?,
+        };
+        let mut rows = Vec::with_capacity(entries.len());
+        for entry in entries {
+            rows.push(Rows::of(entry, &[], &self.grid).await);
+        }
+        file::write(&mut connection, &rows).await?;
+        self.connection = Some(connection);
+        self.lanes.iter_mut().for_each(|lane| lane.is_changed = false);
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
+        let FoundLane { shard, writer, incarnation, witness, batches, waiting } = found;
+        let mut lane = Self {
+            shard,
+            grid: Arc::clone(grid),
+            writer,
+            incarnation,
+            witness,
+            silence,
+            items: Vec::new(),
+            waiting,
+            next: None,
+            samples,
+            has_counted,
+            has_sent: false,
+            is_changed: false,
+        };
+        for (sequence, incarnation, content) in batches {
+            // Waiting hits under an earlier sequence are in batches now.
+            lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
+            lane.push(sequence, incarnation, content, true);
+        }
+        lane
+    }
+
+    /// Creates batches of the waiting hits. The file must contain them before one is sent.
+    fn cut(&mut self) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let sequence = waiting.sequence;
+        let chunks = waiting.cut(&self.grid, self.samples);
+        // The original process, or one with a copy of the file, would create different batches.
+        let incarnation = Incarnation::random();
+        for (sequence, chunk) in (sequence..).zip(chunks) {
+            let Chunk { cells, sketches, bins, .. } = chunk;
+            // The original process may have sent the same hits while its disk failed.
+            self.push(sequence, incarnation, Content { cells, sketches, bins }, true);
+        }
+        self.is_changed = true;
+    }
+
+    fn push(&mut self, sequence: u64, incarnation: Incarnation, content: Content, may_be_sent: bool) {
+        let Content { cells, sketches, bins } = content;
+        let fence = self.fence(incarnation, sequence - 1, sequence);
+        let batch = Batch { cells, sketches, bins, ..Batch::empty(self.shard, fence, &self.grid) };
+        self.items.push(Item {
+            batch: Arc::new(batch),
+            is_replay: self.has_counted,
+            is_known: self.has_counted,
+            may_be_sent,
+        });
+    }
+
+    const fn fence(&self, incarnation: Incarnation, after: u64, sequence: u64) -> Fence {
+        Fence { writer: self.writer, kind: FenceKind::Process { incarnation }, sequence, after }
+    }
+
+    fn entry(&self) -> JournalEntry {
+        let batches = self.items.iter().map(|item| &item.batch).filter(|batch| batch.len() > 0);
+        JournalEntry {
+            shard: self.shard,
+            writer: self.writer,
+            incarnation: self.incarnation,
+            witness: self.witness.clone(),
+            is_whole: true,
+            oldest: 0,
+            batches: batches.cloned().collect(),
+            next: 0,
+            waiting: Pending::default(),
+        }
+    }
+
+    async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            if self.next.is_none() && !self.find(tally, store).await? {
+                // The file is written first.
+                return Ok(());
+            }
+            if self.send_rest(tally, store).await? {
+                return Ok(());
+            }
+            self.next = None;
+        }
+        Err(no_fences())
+    }
+
+    /// Compares the items with the store; returns `false` if they changed and must be written to the file first.
+    async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        self.items.retain(|item| item.batch.len() > 0);
+        if self.items.is_empty() && self.waiting.is_none() {
+            self.next = Some(0);
+            return Ok(true);
+        }
+        let found = self.stored_fence(store).await?;
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.sequence > found.sequence) {
+            self.cut();
+            return Ok(false);
+        }
+        self.leave_waiting_out(found, tally);
+        self.leave_conflicts_out(found, tally);
+        if found.sequence == 0 && !self.items.is_empty() {
+            let now = store.witness(self.shard, self.writer).await?;
+            if self.data_are_lost(now.as_ref()) {
+                // The witness changes. Until the new one is known, counts that were sent here are in doubt.
+                if self.witness.take().is_some() {
+                    self.is_changed = true;
+                    return Ok(false);
+                }
+            } else {
+                if self.stored_fence(store).await?.sequence > 0 {
+                    // The witness and the first answer came from different servers.
+                    return Err(Error::new(ErrorKind::Unavailable)
+                        .caused_by("the address of the store leads to several servers"));
+                }
+                if self.leave_out_in_doubt(tally) {
+                    return Ok(false);
+                }
+            }
+            self.recover_from(0, tally);
+            if !self.items.is_empty() {
+                self.open(now);
+            }
+            self.next = Some(0);
+            return Ok(true);
+        }
+        let next = self.items.partition_point(|item| item.batch.fence.sequence <= found.sequence);
+        for item in &mut self.items[..next] {
+            if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
+                // Its answer was lost.
+                tally.acknowledge(&item.batch, &[], false);
+            }
+        }
+        self.recover_from(next, tally);
+        self.link(next, found.sequence);
+        self.next = Some(next);
+        Ok(true)
+    }
+
+    /// Reads the fence of the writer from the answer to a batch that no store accepts.
+    async fn stored_fence(&self, store: &dyn Store) -> Result<StoredFence, Error> {
+        let beyond = self.fence(self.incarnation, BEYOND - 1, BEYOND);
+        match store.apply(&Batch::empty(self.shard, beyond, &self.grid)).await? {
+            ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => Ok(found),
+            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+        }
+    }
+
+    /// Discards the waiting hits if batches with their sequence were sent: by the original process while its disk failed, or by
+    /// another one from a copy of the file.
+    fn leave_waiting_out(&mut self, found: StoredFence, tally: &Tally) {
+        let Some(waiting) = self.waiting.take().filter(|_| !self.has_counted) else { return };
+        let (shard, hits) = (self.shard, waiting.hits());
+        if found.incarnation == self.incarnation {
+            tell(|| {
+                tracing::warn!(
+                    %shard,
+                    hits,
+                    "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
+                );
+            });
+        } else {
+            tally.recover_in_doubt(hits);
+            warn_of_copy(shard, hits);
+        }
+    }
+
+    /// Discards batches whose sequence was used by another incarnation, and those that follow.
+    fn leave_conflicts_out(&mut self, found: StoredFence, tally: &Tally) {
+        let is_conflict = |item: &Item| {
+            let Fence { sequence, .. } = item.batch.fence;
+            let is_mine = item.batch.fence.incarnation() == found.incarnation;
+            !is_mine && sequence > found.since && sequence <= found.sequence
+        };
+        let Some(first) = self.items.iter().position(is_conflict) else { return };
+        let conflicts = self.items.split_off(first);
+        // Batches of waiting hits duplicate hits that the original process has sent.
+        let is_sent = found.incarnation == self.incarnation;
+        let hits = conflicts.into_iter().map(|item| item.settle(is_sent, tally)).sum();
+        self.is_changed = true;
+        if !is_sent {
+            warn_of_copy(self.shard, hits);
+        }
+    }
+
+    /// Adds the items from this index to the ledger of this process.
+    fn recover_from(&mut self, next: usize, tally: &Tally) {
+        self.items[next..].iter_mut().for_each(|item| item.recover(tally));
+    }
+
+    /// Links each batch from this index to the one before it, and the first one to `last`.
+    fn link(&mut self, next: usize, mut last: u64) {
+        for item in &mut self.items[next..] {
+            if item.batch.fence.after != last {
+                Arc::make_mut(&mut item.batch).fence.after = last;
+            }
+            last = item.batch.fence.sequence;
+        }
+    }
+
+    /// Sends the remaining batches in order; returns `false` if the store lost data in between.
+    async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
+            let could_be_sent = std::mem::replace(&mut item.may_be_sent, true);
+            self.has_sent |= item.batch.len() > 0;
+            match store.apply(&item.batch).await? {
+                ApplyOutcome::Applied(remarks) => {
+                    tally.acknowledge(&item.batch, &remarks, item.is_replay);
+                    item.is_replay = true;
+                    self.next = self.next.map(|next| next + 1);
+                }
+                ApplyOutcome::SequenceGap { .. } | ApplyOutcome::Conflict { .. } => {
+                    item.may_be_sent = could_be_sent;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a store without the fence of the writer also lacks the counts.
+    fn data_are_lost(&self, now: Option<&Witness>) -> bool {
+        match (&self.witness, now) {
+            (Some(before), Some(now)) => now.shows_loss_since(before),
+            // The file has the witness before counts are sent, and the writer is listed before that.
+            (None, Some(now)) if !self.has_sent && !now.listed => true,
+            (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
+            (_, None) => self.silence < REMEMBERED,
+        }
+    }
+
+    /// Discards batches that the store may have. Their visitors go into a batch of their own, because they cannot count twice.
+    /// Returns whether the items changed.
+    fn leave_out_in_doubt(&mut self, tally: &Tally) -> bool {
+        let (doubtful, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.items)
+            .into_iter()
+            .filter(|item| !item.is_replay)
+            .partition(|item| item.may_be_sent);
+        self.items = rest;
+        if doubtful.is_empty() {
+            return false;
+        }
+        let shard = self.shard;
+        let sketches: Vec<_> = doubtful.iter().flat_map(|item| item.batch.sketches.clone()).collect();
+        let after = doubtful.iter().chain(&self.items).map(|item| item.batch.fence.sequence).max();
+        let hits = doubtful.into_iter().map(|item| item.settle(false, tally)).sum::<u64>();
+        if !sketches.is_empty() {
+            let content = Content { sketches, ..Content::default() };
+            self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
+        }
+        self.is_changed = true;
+        tell(|| {
+            tracing::warn!(
+                %shard,
+                doubtful_hits = hits,
+                "the store lost the fence of a process that ended, but no counts: hits that it may have are left out"
+            );
+        });
+        true
+    }
+
+    /// Prepends a batch that creates the fence if the store still shows this witness.
+    fn open(&mut self, witness: Option<Witness>) {
+        let before = self.items.first().map_or(1, |item| item.batch.fence.sequence - 1);
+        self.link(0, before);
+        let fence = self.fence(self.incarnation, 0, before);
+        let batch = Arc::new(Batch { witness, ..Batch::empty(self.shard, fence, &self.grid) });
+        self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_sent: false });
+    }
+}
+
+impl Item {
+    /// Adds it to the ledger of this process, unless the ledger of the ended one has counted it.
+    fn recover(&mut self, tally: &Tally) {
+        if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
+            tally.recover(&self.batch);
+        }
+    }
+
+    /// Settles it without sending it, as applied by another process or as in doubt; returns its hits.
+    fn settle(mut self, is_sent: bool, tally: &Tally) -> u64 {
+        let hits = self.batch.hits();
+        if is_sent && !self.is_known {
+            return hits;
+        }
+        self.recover(tally);
+        tally.doubt(&self.batch, self.is_replay);
+        hits
+    }
+}
+
+fn warn_of_copy(shard: Shard, hits: u64) {
+    tell(|| {
+        tracing::error!(
+            %shard,
+            hits,
+            "another process sent a copy of a file of the spool: hits that it may have counted are left out"
+        );
+    });
+}
+
+/// Limits the time of a disk operation.
+pub(crate) async fn in_time<T, E: Into<Failure>>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error> {
+    match timeout(patience, work).await {
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not answer")),
+    }
+}
+
+fn no_fences() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
+}

@@ -1,0 +1,95 @@
+use std::fmt::{self, Write};
+use std::num::NonZeroU32;
+
+use crate::time::{Grid, Precision, Precisions, Retention};
+
+/// A difference between the grid of these counters and the one that the store keeps.
+///
+/// What was counted in other buckets is not read, so a wrong grid hides it; and a cleaner removes what is older than its
+/// own retention. Use the grid of the store ([`Builder::grid_of_store`](crate::Builder::grid_of_store)), or replace it
+/// ([`Counters::change_grid`](crate::Counters::change_grid)).
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GridMismatch {
+    /// The grid that the store keeps.
+    pub stored: Grid,
+    /// The grid of these counters.
+    pub configured: Grid,
+}
+
+impl GridMismatch {
+    /// Compares the grid that a store keeps with that of counters. Distributions matter only if both have some: counters
+    /// without them measure nothing.
+    pub(crate) fn between(stored: &Grid, configured: &Grid) -> Option<Self> {
+        let measures = match (&stored.distributions, &configured.distributions) {
+            (Some(stored), Some(configured)) => stored == configured,
+            _ => true,
+        };
+        let agree = stored.counts == configured.counts && stored.visitors == configured.visitors && measures;
+        (!agree).then(|| Self { stored: stored.clone(), configured: configured.clone() })
+    }
+
+    /// Returns the sets of both grids, by what they are for.
+    fn sets(&self) -> [(&'static str, Option<(&Precisions, &Precisions)>); 3] {
+        let Self { stored, configured } = self;
+        let distributions = stored.distributions.as_ref().zip(configured.distributions.as_ref());
+        [
+            ("counts", Some((&stored.counts, &configured.counts))),
+            ("visitors", Some((&stored.visitors, &configured.visitors))),
+            ("distributions", distributions),
+        ]
+    }
+}
+
+impl fmt::Display for GridMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the store keeps other buckets than these counters:")?;
+        let mut separator = ' ';
+        for (what, sets) in self.sets() {
+            let Some((stored, configured)) = sets.filter(|(stored, configured)| stored != configured) else {
+                continue;
+            };
+            let (theirs, ours) = (only_in(stored, configured), only_in(configured, stored));
+            write!(f, "{separator}{what}: the store keeps {theirs}, these counters {ours}")?;
+            separator = ';';
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for GridMismatch {}
+
+crate::debug::debug_in_full!(GridMismatch);
+
+/// Lists the precisions of one set that another one does not have in the same way.
+fn only_in(set: &Precisions, other: &Precisions) -> String {
+    let only = set.iter().filter(|kept| other.retention(kept.precision) != Some(*kept));
+    let listed: Vec<_> = only.map(|kept| format!("{} samples of {}", kept.samples, kept.precision)).collect();
+    if listed.is_empty() { "nothing else".to_owned() } else { listed.join(" and ") }
+}
+
+/// Writes a grid as lines of a record.
+pub(crate) fn write(grid: &Grid, text: &mut String) {
+    let sets = [
+        ("counts", Some(&grid.counts)),
+        ("visitors", Some(&grid.visitors)),
+        ("distributions", grid.distributions.as_ref()),
+    ];
+    for (what, set) in sets {
+        let Some(set) = set else { continue };
+        let kept = |kept: Retention| format!("{}:{}", kept.precision, kept.samples);
+        let _ = writeln!(text, "{what} {}", set.iter().map(kept).collect::<Vec<_>>().join(","));
+    }
+}
+
+/// Reads a set that [`write`] has written, such as `60:120,3600:2880`.
+pub(crate) fn precisions(text: &str) -> Option<Precisions> {
+    let retention = |text: &str| {
+        let (precision, samples) = text.split_once(':')?;
+        Some(Retention {
+            precision: precision.parse::<Precision>().ok()?,
+            samples: samples.parse::<NonZeroU32>().ok()?,
+        })
+    };
+    Precisions::new(text.split(',').map(retention).collect::<Option<Vec<_>>>()?).ok()
+}

@@ -1,0 +1,260 @@
+use std::fmt::Write;
+
+use super::id::StoreId;
+use super::kept_grid;
+use super::kept_grid::GridMismatch;
+use crate::document::Document;
+use crate::document::change::change_document;
+use crate::error::{Error, ErrorKind};
+use crate::time::{Grid, Timestamp};
+use crate::visits::store::Store;
+
+/// The name of the document.
+const NAME: &str = "store";
+
+/// The number of stores that are remembered of each relation; the oldest are dropped.
+#[cfg(any(feature = "archive", feature = "dump"))]
+const MAX_STORES: usize = 500;
+
+/// The content of the document, as lines of a word and its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreRecord {
+    pub(crate) id: StoreId,
+    /// The time at which the id was created, by the store's clock.
+    pub(crate) created: Timestamp,
+    pub(crate) grid: Option<Grid>,
+    /// The stores whose counts were restored into this one, each with the dump that they came from.
+    pub(crate) restored: Vec<(StoreId, String)>,
+    /// The stores whose counts were copied into this one as their archive.
+    pub(crate) copied: Vec<Seen>,
+    /// The kind of the last of these.
+    pub(crate) copied_kind: String,
+    /// Lines that a newer version has written.
+    rest: Vec<String>,
+}
+
+/// A store that was in use at a time of its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) id: StoreId,
+    pub(crate) at: Timestamp,
+}
+
+/// Reads the record of a store, and creates it if there is none; `None` if the store keeps no documents, or refuses to
+/// read them. The time is that of the store's clock.
+pub(crate) async fn read(store: &dyn Store) -> Result<Option<(StoreRecord, Timestamp)>, Error> {
+    update(store, |_, _| ()).await
+}
+
+/// Changes the record of a store: see [`read`].
+pub(crate) async fn update(
+    store: &dyn Store,
+    mut change: impl FnMut(&mut StoreRecord, Timestamp) + Send,
+) -> Result<Option<(StoreRecord, Timestamp)>, Error> {
+    let Some(documents) = store.documents() else { return Ok(None) };
+    let update = |document: Result<Document, Error>| {
+        let document = match document {
+            // A user without the rights, or a key of another program.
+            Err(error) if *error.kind() == ErrorKind::Refused => return Ok((None, None)),
+            document => document?,
+        };
+        let now = document.now.unwrap_or_else(Timestamp::now);
+        let before = StoreRecord::parse(&document.content);
+        if before.is_none() && !document.content.is_empty() {
+            return Err(Error::new(ErrorKind::Malformed { key: format!("document {NAME}") }));
+        }
+        let mut record = before.clone().unwrap_or_else(|| StoreRecord::new(now));
+        change(&mut record, now);
+        let is_changed = before.as_ref() != Some(&record);
+        let content = is_changed.then(|| record.to_text().into_bytes());
+        Ok((Some((record, now)), content))
+    };
+    let lost = "other processes keep changing the record of the store";
+    let updated = change_document(documents, NAME, update).await?;
+    updated.ok_or_else(|| Error::new(ErrorKind::Unavailable).caused_by(lost))
+}
+
+/// Returns whether a store may hold what `seen` stores held: it is one of them, or it was created after the last time
+/// that one of them was in use, as a store is that lost all of its data. Clocks may differ by
+/// [`Health::CLOCK_SKEW_BOUND`](crate::Health::CLOCK_SKEW_BOUND).
+#[cfg(any(feature = "archive", feature = "spool", test))]
+pub(crate) fn follows(record: &StoreRecord, seen: &[Seen]) -> bool {
+    let last = seen.iter().map(|seen| seen.at).max();
+    seen.iter().any(|seen| seen.id == record.id)
+        || last
+            .is_none_or(|last| last <= record.created.plus(crate::visits::ledger::Health::CLOCK_SKEW_BOUND))
+}
+
+impl StoreRecord {
+    fn new(created: Timestamp) -> Self {
+        Self {
+            id: StoreId::random(),
+            created,
+            grid: None,
+            restored: Vec::new(),
+            copied: Vec::new(),
+            copied_kind: String::new(),
+            rest: Vec::new(),
+        }
+    }
+
+    /// Keeps the grid of counters, unless another one is kept already. Distributions are added to a grid that has none.
+    pub(crate) fn keep_grid(&mut self, own: &Grid) {
+        match &mut self.grid {
+            None => self.grid = Some(own.clone()),
+            Some(kept) if kept.distributions.is_none() => kept.distributions.clone_from(&own.distributions),
+            Some(_) => {}
+        }
+    }
+
+    /// Compares the grid of the store, if it keeps one, with that of counters.
+    pub(crate) fn mismatch(&self, own: &Grid) -> Option<GridMismatch> {
+        GridMismatch::between(self.grid.as_ref()?, own)
+    }
+
+    /// Returns all stores whose counts are in this one, itself first.
+    #[cfg(any(feature = "archive", feature = "dump"))]
+    pub(crate) fn contained(&self) -> impl Iterator<Item = StoreId> {
+        let others = self.restored.iter().map(|(id, _)| *id).chain(self.copied.iter().map(|seen| seen.id));
+        [self.id].into_iter().chain(others)
+    }
+
+    /// Returns whether these are the counts of this store, or were copied into it.
+    #[cfg(feature = "dump")]
+    pub(crate) fn counted(&self, id: StoreId) -> bool {
+        self.id == id || self.copied.iter().any(|seen| seen.id == id)
+    }
+
+    /// Returns the dump, other than this one, from which counts of a store were restored.
+    #[cfg(feature = "dump")]
+    pub(crate) fn other_dump(&self, id: StoreId, dump: &str) -> Option<String> {
+        let earlier = self.restored.iter().find(|(other, earlier)| *other == id && earlier != dump);
+        earlier.map(|(_, earlier)| earlier.clone())
+    }
+
+    /// Returns why a store of this kind cannot be copied into this one, if it cannot.
+    #[cfg(feature = "archive")]
+    pub(crate) fn refuses_copies_of(&self, near: &Self, kind: &str) -> Option<String> {
+        if self.id == near.id {
+            return Some("the archive is the store itself: use another database".to_owned());
+        }
+        let (last, is_known) = (self.copied.last()?, |seen: &Seen| near.contained().any(|id| id == seen.id));
+        let is_other_kind = !self.copied_kind.is_empty() && !kind.is_empty() && self.copied_kind != kind;
+        if self.copied.iter().any(is_known) || !is_other_kind && follows(near, &self.copied) {
+            return None;
+        }
+        Some(format!(
+            "the archive belongs to the store {} ({}), and this is the store {} ({kind}): use another database as its \
+             archive; to continue with the archive of a store that was moved, restore a dump of that store here first",
+            last.id, self.copied_kind, near.id
+        ))
+    }
+
+    /// Notes that counts of a store were restored from a dump.
+    #[cfg(feature = "dump")]
+    pub(crate) fn restore(&mut self, id: StoreId, dump: &str) {
+        if !self.restored.iter().any(|(other, _)| *other == id) {
+            self.restored.push((id, dump.to_owned()));
+            let surplus = self.restored.len().saturating_sub(MAX_STORES);
+            self.restored.drain(..surplus);
+        }
+    }
+
+    /// Notes that a store of this kind was copied at this time.
+    #[cfg(feature = "archive")]
+    pub(crate) fn copy(&mut self, seen: Seen, kind: &str) {
+        self.copied.retain(|other| other.id != seen.id);
+        self.copied.push(seen);
+        let surplus = self.copied.len().saturating_sub(MAX_STORES);
+        self.copied.drain(..surplus);
+        kind.clone_into(&mut self.copied_kind);
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!("id {} {}\n", self.id, self.created);
+        if let Some(grid) = &self.grid {
+            kept_grid::write(grid, &mut text);
+        }
+        for (id, dump) in &self.restored {
+            let _ = writeln!(text, "restored {id} {dump}");
+        }
+        for Seen { id, at } in &self.copied {
+            let _ = writeln!(text, "copied {id} {at}");
+        }
+        if !self.copied_kind.is_empty() {
+            let _ = writeln!(text, "copied-kind {}", self.copied_kind);
+        }
+        for line in &self.rest {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// Reads what [`to_text`](Self::to_text) has written; `None` if there is no id.
+    fn parse(content: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(content).ok()?;
+        let (mut record, mut has_id) = (Self::new(Timestamp::MIN), false);
+        let (mut counts, mut visitors, mut distributions) = (None, None, None);
+        for line in text.lines() {
+            let (word, values) = line.split_once(' ').unwrap_or((line, ""));
+            let pair = values.split_once(' ');
+            let id = pair.and_then(|(id, value)| Some((id.parse().ok()?, value)));
+            let seen = id.and_then(|(id, at)| Some(Seen { id, at: Timestamp::from_unix(at.parse().ok()?) }));
+            match (word, id, seen) {
+                ("id", _, Some(seen)) => (record.id, record.created, has_id) = (seen.id, seen.at, true),
+                ("counts", ..) => counts = kept_grid::precisions(values),
+                ("visitors", ..) => visitors = kept_grid::precisions(values),
+                ("distributions", ..) => distributions = kept_grid::precisions(values),
+                ("restored", Some((id, dump)), _) => record.restored.push((id, dump.to_owned())),
+                ("copied", _, Some(seen)) => record.copied.push(seen),
+                ("copied-kind", ..) => values.clone_into(&mut record.copied_kind),
+                _ => record.rest.push(line.to_owned()),
+            }
+        }
+        record.grid = counts.zip(visitors).map(|(counts, visitors)| Grid { counts, visitors, distributions });
+        has_id.then_some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Precisions;
+    use crate::visits::ledger::Health;
+
+    fn seen(id: StoreId, at: u64) -> Seen {
+        Seen { id, at: Timestamp::from_unix(at) }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let mut record = StoreRecord::new(Timestamp::from_unix(1_585_908_965));
+        assert_eq!(StoreRecord::parse(record.to_text().as_bytes()).as_ref(), Some(&record));
+        let grid = Grid { counts: Precisions::default().utc_offset(19_800), ..Grid::default() };
+        record.keep_grid(&grid);
+        record.keep_grid(&Grid { distributions: Some(Precisions::default()), ..Grid::default() });
+        record.restore(StoreId::random(), "a dump");
+        record.copy(seen(StoreId::random(), 7), "Redis, with a blank");
+        record.rest.push("of a newer version".to_owned());
+        assert_eq!(StoreRecord::parse(record.to_text().as_bytes()), Some(record.clone()));
+        assert_eq!(record.grid.map(|kept| kept.counts), Some(grid.counts));
+        for other in [&b"grid 60:120\n"[..], b"id x 7\n", b"\xff"] {
+            assert_eq!(StoreRecord::parse(other), None);
+        }
+    }
+
+    #[test]
+    fn a_store_follows_another_one_only_if_it_was_created_after_it() {
+        let record = StoreRecord::new(Timestamp::from_unix(1000));
+        let other = StoreId::random();
+        for (seen, expected, what) in [
+            (vec![], true, "no store was known"),
+            (vec![seen(record.id, 9000)], true, "it is the same store"),
+            (vec![seen(record.id, 10), seen(other, 9000)], true, "it has returned"),
+            (vec![seen(other, 1000 + Health::CLOCK_SKEW_BOUND)], true, "the other was lost before"),
+            (vec![seen(other, 1001 + Health::CLOCK_SKEW_BOUND)], false, "both existed"),
+        ] {
+            assert_eq!(follows(&record, &seen), expected, "{what}");
+        }
+    }
+}

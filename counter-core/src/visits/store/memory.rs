@@ -1,0 +1,423 @@
+#[cfg(feature = "archive")]
+mod archive;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::time::Instant;
+
+use super::batch::{AHEAD, ApplyOutcome, Batch, Part, Remark};
+use super::fence::{FenceKind, StoredFence};
+use super::read::{Read, SKETCHES};
+use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::write::{Cleaned, Write};
+use crate::document::DocumentStore;
+use crate::document::memory::MemoryDocuments;
+use crate::expiry_clock::{Expiry, ExpiryClock};
+use crate::future::Answer;
+use crate::name::CounterName;
+use crate::shard::Shard;
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::ledger::{DropReason, Hint};
+use crate::writer::WriterId;
+
+/// Visits in the process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryVisits {
+    kept: Mutex<Kept>,
+    documents: MemoryDocuments,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    fences: HashMap<WriterId, Applied>,
+    counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
+    totals: HashMap<CounterName, u64>,
+    visitors: HashMap<(CounterName, Bucket), Visitors>,
+    bins: BTreeMap<(CounterName, Precision, Timestamp), Bins>,
+    salts: HashMap<Bucket, Salt>,
+    clock: ExpiryClock,
+    #[cfg(feature = "archive")]
+    archived: archive::Archived,
+}
+
+#[derive(Debug, Default)]
+struct Applied {
+    fence: StoredFence,
+    remarks: Vec<Remark>,
+    /// The end of a source that is not kept for ever.
+    expiry: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Visitors {
+    expiry: Timestamp,
+    sketch: Sketch,
+}
+
+#[derive(Debug)]
+struct Bins {
+    expiry: Timestamp,
+    counts: BTreeMap<Bin, u64>,
+}
+
+struct Salt {
+    expiry: Timestamp,
+    salt: [u8; 16],
+}
+
+impl MemoryVisits {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Write for MemoryVisits {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+        Box::pin(async move { Ok(self.kept().apply(batch)) })
+    }
+
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+        Box::pin(async move { Ok(self.kept().clean(now, kept)) })
+    }
+
+    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
+        Box::pin(async move { Ok(None) })
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            kept.counts.retain(|(_, name), _| name != counter);
+            kept.visitors.retain(|(name, _), _| name != counter);
+            kept.bins.retain(|(name, ..), _| name != counter);
+            kept.totals.remove(counter);
+            #[cfg(feature = "archive")]
+            kept.archived.forget(counter);
+            Ok(())
+        })
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            let over = kept.expiry(Timestamp::now());
+            kept.salts.retain(|bucket, salt| !over.is_over(bucket.start, salt.expiry));
+            Ok(kept.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+        })
+    }
+}
+
+impl Read for MemoryVisits {
+    fn kind(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
+    }
+
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        _: u32,
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let samples = |counter: &CounterName| {
+                let buckets = kept.counts.get(&(precision, counter.clone()));
+                let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+                Ok(inside.map(|(&start, &count)| Sample { start, count }).collect::<Vec<_>>().into())
+            };
+            Ok(counters.iter().map(samples).collect())
+        })
+    }
+
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+        Box::pin(async move {
+            let totals = &self.kept().totals;
+            Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
+        })
+    }
+
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let mut union = Sketch::new();
+            for counter in counters {
+                for bucket in buckets {
+                    if let Some(visitors) = kept.visitors.get(&(counter.clone(), *bucket)) {
+                        union.merge(&visitors.sketch);
+                    }
+                }
+            }
+            Ok(union)
+        })
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let of = |counter: &CounterName| {
+                let place = |start| (counter.clone(), precision, start);
+                let inside = range.start < range.end;
+                let found = inside.then(|| kept.bins.range(place(range.start)..place(range.end)));
+                let counts = |bins: &Bins| bins.counts.iter().map(|(bin, count)| (*bin, *count)).collect();
+                let buckets = found.into_iter().flatten().map(|((.., start), bins)| (*start, counts(bins)));
+                BinReading { buckets: buckets.collect(), unreadable: None }
+            };
+            Ok(counters.iter().map(of).collect())
+        })
+    }
+
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+        Box::pin(async move {
+            let (kept, mut found, mut sketches) = (self.kept(), 0, Vec::new());
+            for bucket in buckets {
+                let of = |counter: &CounterName| kept.visitors.get(&(counter.clone(), *bucket));
+                found += counters.iter().filter(|counter| of(counter).is_some()).count();
+                if found > SKETCHES && !sketches.is_empty() {
+                    break;
+                }
+                let sketch =
+                    |counter| Ok(of(counter).map_or_else(Sketch::new, |visitors| visitors.sketch.clone()));
+                sketches.push(counters.iter().map(sketch).collect());
+            }
+            Ok(sketches)
+        })
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        self.kept().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
+    }
+
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> Answer<'a, KnownReading> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let of = |precision: Precision| {
+                let names = kept.counts.keys().filter(move |(p, _)| *p == precision);
+                let names = names.filter(|(_, name)| &**name >= from).take(limit);
+                names.map(move |(_, name)| (name.clone(), precision))
+            };
+            Ok(precisions.iter().flat_map(|precision| of(*precision)).collect::<Vec<_>>().into())
+        })
+    }
+
+    fn counted<'a>(&'a self, _: Shard, _: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(async move {
+            let counters = self.kept().totals.keys().cloned().collect();
+            Ok(CountedReading { counters, ..CountedReading::default() })
+        })
+    }
+}
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The salt is a secret and belongs in no log.
+        f.debug_struct("Salt").field("expiry", &self.expiry).finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
+        let fence = batch.fence;
+        // A batch that is not applied leaves no fence: a reader may ask for any number of sources.
+        let applied = self.fences.get(&fence.writer);
+        let found = applied.map_or_else(StoredFence::default, |applied| applied.fence);
+        let earlier = || applied.map(|applied| applied.remarks.clone()).unwrap_or_default();
+        if let Some(outcome) = fence.outcome(found, earlier) {
+            return outcome;
+        }
+        let now = Timestamp::now();
+        let expiry = match fence.kind {
+            FenceKind::Source { life: Some(life) } => Some(now.plus(life.as_secs())),
+            _ => None,
+        };
+        let (ahead, mut remarks) = (now.plus(AHEAD), Vec::new());
+        self.add_counts(batch, ahead, &mut remarks);
+        self.add_visitors(batch, ahead, &mut remarks);
+        self.add_bins(batch, ahead, &mut remarks);
+        let outcome = ApplyOutcome::Applied(remarks.clone());
+        self.fences.insert(fence.writer, Applied { fence: fence.applied_to(found), remarks, expiry });
+        outcome
+    }
+
+    fn add_counts(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+        for (index, cell) in batch.cells.iter().enumerate() {
+            if cell.start > ahead {
+                remarks.push(refused(Part::Cell(index), DropReason::Ahead));
+                continue;
+            }
+            let (mut fit, mut wanted) = (0, 0);
+            for (bucket, _) in batch.buckets(cell) {
+                let counter = (bucket.precision, cell.counter.clone());
+                let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
+                wanted += 1;
+                if let Some(sum) = count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
+                    *count = sum;
+                    fit += 1;
+                }
+            }
+            if batch.adds_to_lifetime(fit, wanted) {
+                let total = self.totals.entry(cell.counter.clone()).or_default();
+                if *total == 0 {
+                    remarks.push(Remark::Began { cell: index });
+                }
+                *total = total.saturating_add(cell.count);
+            }
+            if fit < wanted {
+                remarks.push(refused(Part::Cell(index), DropReason::OutOfRange));
+            }
+        }
+    }
+
+    fn add_visitors(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+        for (index, cell) in batch.sketches.iter().enumerate() {
+            if cell.start > ahead {
+                remarks.push(refused(Part::Visitors(index), DropReason::Ahead));
+                continue;
+            }
+            for (bucket, retention) in batch.visitor_buckets(cell) {
+                let expiry = retention.expiry(bucket.start);
+                let visitors = self.visitors.entry((cell.counter.clone(), bucket));
+                let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+                visitors.sketch.merge(&cell.raised);
+            }
+        }
+    }
+
+    fn add_bins(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+        for (index, cell) in batch.bins.iter().enumerate() {
+            if cell.start > ahead {
+                remarks.push(refused(Part::Bins(index), DropReason::Ahead));
+                continue;
+            }
+            let mut fits = true;
+            for (bucket, retention) in batch.bin_buckets(cell) {
+                let place = (cell.counter.clone(), bucket.precision, bucket.start);
+                let expiry = retention.expiry(bucket.start);
+                let bins = self.bins.entry(place).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
+                for (bin, more) in &cell.bins {
+                    let count = bins.counts.entry(*bin).or_default();
+                    match count.checked_add(*more).filter(|sum| i64::try_from(*sum).is_ok()) {
+                        Some(sum) => *count = sum,
+                        None => fits = false,
+                    }
+                }
+            }
+            if !fits {
+                remarks.push(refused(Part::Bins(index), DropReason::OutOfRange));
+            }
+        }
+    }
+
+    fn expiry(&mut self, now: Timestamp) -> Expiry {
+        self.clock.expiry(now, Timestamp::now(), Instant::now())
+    }
+
+    fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {
+        let expiry = self.expiry(now);
+        let mut cleaned = Cleaned::default();
+        self.counts.retain(|(precision, _), buckets| {
+            let retention = kept.retention_or_default(*precision);
+            let before = buckets.len();
+            for expired in expiry.expired() {
+                let oldest = retention.oldest(expired.at);
+                buckets.retain(|start, _| *start >= oldest || !expired.contains(*start));
+            }
+            cleaned.samples += (before - buckets.len()) as u64;
+            cleaned.counters += u64::from(buckets.is_empty());
+            !buckets.is_empty()
+        });
+        // Values come from outside, and would accumulate.
+        let precisions: BTreeSet<_> = self.counts.keys().map(|(precision, _)| *precision).collect();
+        let has_samples = |value: &CounterName| {
+            precisions.iter().any(|precision| self.counts.contains_key(&(*precision, value.clone())))
+        };
+        self.totals.retain(|counter, _| counter.label().is_none() || has_samples(counter));
+        self.visitors.retain(|(_, bucket), visitors| !expiry.is_over(bucket.start, visitors.expiry));
+        self.bins.retain(|(_, _, start), bins| !expiry.is_over(*start, bins.expiry));
+        let time = self.expiry(Timestamp::now()).trusted();
+        self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
+        cleaned
+    }
+}
+
+const fn refused(part: Part, reason: DropReason) -> Remark {
+    Remark::Refused { part, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::visits::store::batch::Cell;
+    use crate::visits::store::fence::{Fence, Incarnation};
+
+    #[test]
+    fn a_batch_that_is_not_applied_leaves_no_fence() {
+        let mut kept = Kept::default();
+        let incarnation = Incarnation::default();
+        for kind in [FenceKind::Process { incarnation }, FenceKind::Source { life: None }] {
+            let fence = Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 };
+            let batch = Batch::empty(Shard::default(), fence, &Arc::default());
+            let found = StoredFence::default();
+            assert_eq!(kept.apply(&batch), ApplyOutcome::SequenceGap { found });
+            assert!(kept.fences.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_jumped_ahead_deletes_no_history() {
+        let visits = MemoryVisits::default();
+        let (day, now) = (86_400, Timestamp::now());
+        // The same as if the clock had jumped by 200 days since then.
+        let before = now.minus(200 * day);
+        visits.kept().clock = ExpiryClock::since(before, Instant::now());
+        let cell = |start| Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start,
+            finest: Precision::try_from(1).expect("not 0"),
+            count: 1,
+        };
+        let kind = FenceKind::Process { incarnation: Incarnation::default() };
+        let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
+        let cells = vec![cell(before.minus(day)), cell(before.minus(day * 130)), cell(now.minus(3600))];
+        let batch = Batch { cells, ..Batch::empty(Shard::default(), fence, &Arc::default()) };
+        visits.apply(&batch).await.expect("it is in memory");
+        visits.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is in memory");
+
+        let kept = visits.kept();
+        let starts = |precision: &str| {
+            let precision = precision.parse().expect("a precision");
+            let buckets = kept.counts.iter().filter(|((kept, _), _)| *kept == precision);
+            buckets.flat_map(|(_, buckets)| buckets.keys().copied()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts("86400").len(), 2, "what expired before the jump is deleted");
+        assert_eq!(starts("3600").len(), 2);
+        assert_eq!(starts("1"), [], "what was written after the jump expires by the clock");
+        drop(kept);
+        assert_eq!(visits.hints(), [Hint::CLOCK_JUMPED]);
+    }
+}

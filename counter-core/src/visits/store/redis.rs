@@ -1,0 +1,215 @@
+//! Visits in Redis: batches by script or by transaction, reading, cleaning.
+
+mod keys;
+mod writers;
+mod apply;
+mod clean;
+mod forget;
+mod without_scripts;
+mod junk;
+mod read;
+mod salt;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use keys::Keys;
+
+use super::batch::{ApplyOutcome, Batch};
+use super::read::Read;
+use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::skew::Skew;
+use super::witness::Witness;
+use super::write::{Cleaned, Write};
+use crate::document::DocumentStore;
+use crate::document::redis::RedisDocuments;
+use crate::future::Answer;
+use crate::name::CounterName;
+use crate::redis::{Client, Script, has_code};
+use crate::shard::{Shard, Shards};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
+use crate::visits::ledger::Hint;
+use crate::writer::WriterId;
+
+/// The visits of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisVisits {
+    client: Arc<Client>,
+    /// The names of the keys, by shard.
+    keys: Box<[Keys]>,
+    apply: Script,
+    clean: Script,
+    adopt: Script,
+    forget: Script,
+    skew: Skew,
+    told: junk::Told,
+    /// True if the server refused the last batch because it is a replica.
+    is_replica: AtomicBool,
+    documents: RedisDocuments,
+}
+
+impl RedisVisits {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        let keys = client.shards().iter().map(|shard| Keys::new(client.prefix(shard))).collect();
+        Self {
+            documents: RedisDocuments::new(Arc::clone(&client)),
+            client,
+            keys,
+            apply: Script::new(include_str!("redis/apply.lua")),
+            clean: Script::new(include_str!("redis/clean.lua")),
+            adopt: Script::new(include_str!("redis/adopt.lua")),
+            forget: Script::new(include_str!("redis/forget.lua")),
+            skew: Skew::default(),
+            told: junk::Told::default(),
+            is_replica: AtomicBool::new(false),
+        }
+    }
+
+    fn keys(&self, shard: Shard) -> &Keys {
+        &self.keys[shard.index()]
+    }
+}
+
+impl Write for RedisVisits {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+        Box::pin(async move {
+            let by_script = apply::apply(self, batch);
+            let outcome = self.client.scripted(by_script, without_scripts::apply(self, batch)).await;
+            match &outcome {
+                Ok(_) => self.is_replica.store(false, Ordering::Relaxed),
+                Err(error) if has_code(error, "READONLY") => self.is_replica.store(true, Ordering::Relaxed),
+                Err(_) => {}
+            }
+            outcome
+        })
+    }
+
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+        Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
+    }
+
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+        Box::pin(async move {
+            if shard == Shard::default() {
+                self.client.probe_now_and_then().await;
+            }
+            let by_script = clean::clean(self, shard, now, kept);
+            self.client.scripted(by_script, without_scripts::clean(self, shard, now, kept)).await
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        shard: Shard,
+        cursor: Option<String>,
+        kept: &'a Precisions,
+    ) -> Answer<'a, Option<String>> {
+        Box::pin(async move {
+            if cursor.is_none() {
+                writers::forget_silent(self, shard).await?;
+            }
+            self.client.scripted(clean::adopt(self, shard, cursor, kept), async { Ok(None) }).await
+        })
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(forget::forget(self, counter, grid, now))
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(salt::salt(self, epoch, candidate, expiry))
+    }
+}
+
+impl Read for RedisVisits {
+    fn shards(&self) -> Shards {
+        self.client.shards()
+    }
+
+    fn connections(&self) -> u64 {
+        self.client.connections()
+    }
+
+    fn kind(&self) -> String {
+        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
+    }
+
+    fn documents(&self) -> Option<&dyn DocumentStore> {
+        Some(&self.documents)
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.skew.seconds()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        if self.is_replica.load(Ordering::Relaxed) { vec![Hint::STORE_IS_REPLICA] } else { Vec::new() }
+    }
+
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        kept: u32,
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+        Box::pin(read::samples(self, counters, precision, range, kept))
+    }
+
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+        Box::pin(read::lifetimes(self, counters))
+    }
+
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+        Box::pin(read::visitors(self, counters, buckets))
+    }
+
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+        Box::pin(read::sketches(self, counters, buckets))
+    }
+
+    fn visitor_counts<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        ranges: &'a [Range<Timestamp>],
+    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+        Box::pin(read::visitor_counts(self, counters, precision, ranges))
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        Box::pin(read::bins(self, counters, precision, range))
+    }
+
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> Answer<'a, KnownReading> {
+        Box::pin(read::known(self, precisions, from, limit))
+    }
+
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(read::counted(self, shard, cursor))
+    }
+
+    fn contains<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precisions: &'a [Precision],
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+        Box::pin(read::contains(self, counters, precisions))
+    }
+}

@@ -1,0 +1,137 @@
+//! A batch as a call of `apply.lua`, and its answer.
+
+use super::RedisVisits;
+use super::keys::Keys;
+use crate::error::{Error, ErrorKind};
+use crate::redis::Call;
+use crate::time::{Precision, Precisions, Timestamp};
+use crate::visits::store::batch::{Adds, ApplyOutcome, Batch};
+use crate::visits::store::fence::FenceKind;
+use crate::visits::store::remarks::decode;
+use crate::visits::store::witness::Witness;
+use crate::writer::WriterId;
+
+pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
+    let keys = store.keys(batch.shard);
+    let fence = keys.fence(batch.fence);
+    let call = encode(keys, batch, &fence);
+    let sent = Timestamp::now();
+    let (word, rest, time): (String, String, u64) = store.client.run(&store.apply, call).await?;
+    store.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
+    let found = || rest.parse().ok();
+    let outcome = match &*word {
+        "gap" => found().map(|found| ApplyOutcome::SequenceGap { found }),
+        "conflict" => found().map(|found| ApplyOutcome::Conflict { found }),
+        "applied" => decode(&rest).map(ApplyOutcome::Applied),
+        _ => None,
+    };
+    outcome.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
+}
+
+fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
+    let mut call = Call::new([
+        fence,
+        &keys.known,
+        &keys.due,
+        &keys.scratch,
+        &keys.total,
+        &keys.writers,
+        &keys.forgotten,
+        &keys.sources,
+        &keys.sources_due,
+    ]);
+    call.number(batch.fence.sequence);
+    call.number(batch.fence.after);
+    call.number(batch.fence.writer);
+    match batch.fence.kind {
+        FenceKind::Process { incarnation } => {
+            call.line(&incarnation.to_string());
+            if batch.fence.is_opening() {
+                opening(&mut call, batch.witness.as_ref());
+            }
+            call.end();
+        }
+        FenceKind::Source { life: None } => call.push("ever"),
+        FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
+    }
+    call.push(match batch.adds {
+        Adds::Hits => "hits",
+        Adds::Samples => "samples",
+        Adds::Lifetimes => "lifetimes",
+    });
+    call.push(keys.counts());
+    call.push(keys.uniques());
+    precisions(&mut call, &batch.grid.counts);
+    precisions(&mut call, &batch.grid.visitors);
+    // Nearly all cells of a batch are of the same second.
+    let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
+    call.number(groups().count());
+    for cells in groups() {
+        call.number(cells[0].start);
+        call.number(place(&batch.grid.counts, cells[0].finest));
+        for cell in cells {
+            call.line(&cell.counter);
+            call.digits_line(cell.count);
+        }
+        call.end();
+    }
+    let mut values = Vec::with_capacity(8 * batch.sketches.len());
+    for cell in &batch.sketches {
+        let before = values.len();
+        let kind = if cell.travels_dense() {
+            values.extend_from_slice(&cell.raised.to_redis());
+            b"d"
+        } else {
+            cell.raised.registers().for_each(|register| values.extend_from_slice(&register.element()));
+            b"e"
+        };
+        call.line(&cell.counter);
+        call.digits_line(cell.start.as_unix());
+        call.digits_line(place(&batch.grid.visitors, cell.finest));
+        call.part(kind);
+        call.digits_line((values.len() - before) as u64);
+    }
+    call.end();
+    call.push(values);
+    if let Some(set) = batch.grid.distributions.as_ref().filter(|_| !batch.bins.is_empty()) {
+        call.push(keys.distributions());
+        precisions(&mut call, set);
+        for cell in &batch.bins {
+            call.line(&cell.counter);
+            call.digits_line(cell.start.as_unix());
+            call.digits_line(place(set, cell.finest));
+            for (bin, count) in &cell.bins {
+                call.digits_part(bin.number().into());
+                call.part(b" ");
+                call.digits_part(*count);
+                call.part(b" ");
+            }
+            call.part(b"\n");
+        }
+        call.end();
+    }
+    call
+}
+
+/// Adds the mark of a store that has no data yet, and what the store has to show.
+fn opening(call: &mut Call, witness: Option<&Witness>) {
+    call.line(&WriterId::random().to_string());
+    if let Some(witness) = witness {
+        call.line(if witness.listed { "listed" } else { "" });
+        call.line(witness.data.as_deref().unwrap_or_default());
+        call.line(witness.writers.as_deref().unwrap_or_default());
+    }
+}
+
+fn precisions(call: &mut Call, set: &Precisions) {
+    for kept in set.iter() {
+        call.line(&kept.precision.to_string());
+        call.digits_line(kept.samples.get().into());
+    }
+    call.end();
+}
+
+/// Returns the index of a precision as Lua counts, from 1.
+fn place(set: &Precisions, finest: Precision) -> u64 {
+    1 + set.iter().take_while(|kept| kept.precision < finest).count() as u64
+}

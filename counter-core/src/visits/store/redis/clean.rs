@@ -1,0 +1,83 @@
+use fred::bytes::Bytes;
+
+use super::RedisVisits;
+use crate::error::Error;
+use crate::redis::Call;
+use crate::shard::Shard;
+use crate::time::{Precisions, SAMPLES, Timestamp};
+use crate::visits::store::Cleaned;
+
+/// The number of fields that one call touches: about 1 ms of the server's time.
+const BUDGET: u32 = 1000;
+/// The number of members that one step of the walk looks at, and of fields of those that are new: 1 ms each.
+const STEP: u32 = 1000;
+const STEP_FIELDS: u32 = 5000;
+
+pub(crate) async fn clean(
+    store: &RedisVisits,
+    shard: Shard,
+    now: Timestamp,
+    kept: &Precisions,
+) -> Result<Cleaned, Error> {
+    let keys = store.keys(shard);
+    let mut call =
+        Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due, &keys.total]);
+    call.number(now);
+    call.number(BUDGET);
+    call.push(keys.counts());
+    call.push(keys.source());
+    retention(&mut call, kept);
+    let (samples, counters, more): (u64, u64, u64) = store.client.run(&store.clean, call).await?;
+    Ok(Cleaned { samples, counters, more: more == 1 })
+}
+
+pub(crate) async fn adopt(
+    store: &RedisVisits,
+    shard: Shard,
+    cursor: Option<String>,
+    kept: &Precisions,
+) -> Result<Option<String>, Error> {
+    let keys = store.keys(shard);
+    let mut call = Call::new([&keys.known, &keys.due, &keys.scratch]);
+    call.push(cursor.map_or_else(|| "-".to_owned(), |member| format!("({member}")));
+    call.number(STEP);
+    call.number(STEP_FIELDS);
+    call.push(keys.counts());
+    retention(&mut call, kept);
+    let last: Bytes = store.client.run(&store.adopt, call).await?;
+    Ok(cursor_of(&last))
+}
+
+/// Returns where to continue after this member; `None` after the last. A member that is not text is followed
+/// by the next text after all those that begin as it does.
+fn cursor_of(last: &[u8]) -> Option<String> {
+    match str::from_utf8(last) {
+        Ok(last) => Some(last.to_owned()).filter(|last| !last.is_empty()),
+        Err(error) => {
+            let text = String::from_utf8_lossy(&last[..error.valid_up_to()]).into_owned() + "\u{10ffff}";
+            Some(text).filter(|text| text.as_bytes() > last)
+        }
+    }
+}
+
+fn retention(call: &mut Call, kept: &Precisions) {
+    call.number(SAMPLES);
+    for kept in kept.iter() {
+        call.push(kept.precision.to_string());
+        call.number(kept.samples);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_on_after_a_member_that_is_no_text() {
+        assert_eq!(cursor_of(b""), None);
+        assert_eq!(cursor_of(b"60:a"), Some("60:a".to_owned()));
+        let after = cursor_of(b"60:\xf0\x01b").expect("there is more");
+        assert!(after.as_bytes() > &b"60:\xf0\x01b"[..] && after.as_bytes() < &b"86400:a"[..]);
+        assert_eq!(cursor_of(b"60:\xff"), None, "no text comes after it");
+    }
+}

@@ -1,0 +1,120 @@
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::types::Value;
+
+use super::RedisVisits;
+use super::keys::Keys;
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::redis::{Call, Command, Queue, args, explain, unavailable};
+use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
+
+/// Number of keys that one command deletes.
+const KEYS: usize = 500;
+/// Number of the latest buckets of each precision that are deleted together with the lifetime. Older ones are deleted
+/// before it: there may be millions, and no writer adds to them unless it was without a connection for that long.
+const LATEST_BUCKETS: usize = 500;
+/// Seconds for which writers are told of a forgotten counter, 40 days: longer than a bucket of visitors lasts.
+const TOLD: u64 = 40 * 86_400;
+
+/// What is removed in one step.
+struct Doomed {
+    /// The keys of buckets.
+    keys: Vec<String>,
+    /// The members of the lists of known and of due counters.
+    members: Vec<String>,
+}
+
+pub(crate) async fn forget(
+    store: &RedisVisits,
+    counter: &CounterName,
+    grid: &Grid,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let keys = store.keys(store.client.shards().of(counter));
+    let mut doomed = Doomed { keys: Vec::new(), members: Vec::new() };
+    for kept in grid.counts.iter() {
+        doomed.members.push(format!("{}:{counter}", kept.precision));
+        doomed.keys.push(keys.count(kept.precision, counter));
+    }
+    for kept in grid.visitors.iter() {
+        delete_older(store, keys, kept, now, &mut doomed, |bucket| keys.unique(counter, bucket)).await?;
+    }
+    for kept in grid.distributions.iter().flat_map(Precisions::iter) {
+        delete_older(store, keys, kept, now, &mut doomed, |bucket| keys.bins(counter, bucket)).await?;
+    }
+    // Last, since it makes writers send the visitors of their open buckets again.
+    let by_script = by_script(store, keys, counter, &doomed);
+    store.client.scripted(by_script, by_transaction(store, keys, counter, &doomed)).await
+}
+
+async fn by_script(
+    store: &RedisVisits,
+    keys: &Keys,
+    counter: &CounterName,
+    doomed: &Doomed,
+) -> Result<(), Error> {
+    let mut call = Call::new([&*keys.scratch, &keys.forgotten, &keys.total, &keys.known, &keys.due]);
+    doomed.keys.iter().for_each(|key| call.key(key));
+    call.push(&**counter);
+    call.number(TOLD);
+    doomed.members.iter().for_each(|member| call.push(member));
+    store.client.run::<Value>(&store.forget, call).await.map(drop)
+}
+
+async fn by_transaction(
+    store: &RedisVisits,
+    keys: &Keys,
+    counter: &CounterName,
+    doomed: &Doomed,
+) -> Result<(), Error> {
+    let server = store.client.server(&keys.total).await?;
+    let executed = async {
+        let transaction = server.begin_in(Queue::Calls).await?;
+        let expiry = transaction.time().await?.plus(TOLD).to_string();
+        let mut commands: Vec<Command> = vec![
+            ("HINCRBY", args([&*keys.forgotten, counter, "1"])),
+            ("EXPIREAT", args([&keys.forgotten, &expiry])),
+            ("HDEL", args([&*keys.total, counter])),
+        ];
+        for some in doomed.keys.chunks(KEYS) {
+            commands.push(("DEL", some.iter().map(Value::from).collect()));
+        }
+        for member in &doomed.members {
+            commands.push(("ZREM", args([&keys.known, member])));
+            commands.push(("ZREM", args([&keys.due, member])));
+        }
+        transaction.execute(commands).await
+    };
+    let refusals = store.client.learn(executed.await)?;
+    let refusals = refusals.ok_or_else(|| unavailable("the transaction was not executed"))?;
+    match refusals.into_iter().flatten().next() {
+        Some(words) => Err(explain(FredError::new(FredKind::Unknown, words))),
+        None => Ok(()),
+    }
+}
+
+/// Deletes the keys of the buckets that are kept, except for the latest, which it adds to those that are removed in one
+/// step.
+async fn delete_older(
+    store: &RedisVisits,
+    keys: &Keys,
+    kept: Retention,
+    now: Timestamp,
+    doomed: &mut Doomed,
+    key: impl Fn(Bucket) -> String,
+) -> Result<(), Error> {
+    let precision = kept.precision;
+    let end = now.plus(precision.as_seconds().into());
+    let latest = now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(kept.oldest(now));
+    let mut older = precision.starts(kept.oldest(now)..latest);
+    loop {
+        let some = older.by_ref().take(KEYS);
+        let some: Vec<Value> = some.map(|start| key(Bucket { precision, start }).into()).collect();
+        if some.is_empty() {
+            break;
+        }
+        let _: Value = store.client.call("DEL", &keys.total, some).await?;
+    }
+    doomed.keys.extend(precision.starts(latest..end).map(|start| key(Bucket { precision, start })));
+    Ok(())
+}

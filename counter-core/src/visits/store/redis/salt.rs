@@ -1,0 +1,25 @@
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::RedisVisits;
+use crate::error::{Error, ErrorKind};
+use crate::shard::Shard;
+use crate::time::{Bucket, Timestamp};
+
+pub(crate) async fn salt(
+    store: &RedisVisits,
+    epoch: Bucket,
+    candidate: [u8; 16],
+    expiry: Timestamp,
+) -> Result<[u8; 16], Error> {
+    let key = store.keys(Shard::default()).salt(epoch);
+    let bytes = Bytes::copy_from_slice(&candidate);
+    let offer: Vec<Value> =
+        vec![(&key).into(), bytes.into(), "NX".into(), "EXAT".into(), expiry.to_string().into()];
+    // Two commands, since SET with NX and GET together needs Redis 7.
+    let _: Value = store.client.call("SET", &key, offer).await?;
+    let kept: Option<Bytes> = store.client.call("GET", &key, vec![(&key).into()]).await?;
+    // Nothing is kept for an epoch that is over.
+    let Some(kept) = kept else { return Ok(candidate) };
+    kept.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
+}

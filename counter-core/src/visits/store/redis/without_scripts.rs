@@ -1,0 +1,346 @@
+//! Visits by transactions, with the same promises, for servers that refuse scripts.
+//!
+//! A batch costs five more exchanges, and each bucket three commands instead of one. Three things differ from
+//! the scripts: counters that other programs wrote are not adopted by the cleaner; the list of keys that
+//! refused a batch is lost if the answer is lost; and a lifetime total includes hits that all keys refused.
+
+use std::collections::BTreeMap;
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::RedisVisits;
+use super::keys::Keys;
+use super::writers::MARK;
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
+use crate::shard::Shard;
+use crate::time::{Bucket, Precision, Precisions, Timestamp};
+use crate::visits::ledger::DropReason;
+use crate::visits::store::Cleaned;
+use crate::visits::store::batch::{AHEAD, Adds, ApplyOutcome, Batch, Part, Remark};
+use crate::visits::store::fence::{FenceKind, StoredFence};
+use crate::visits::store::remarks::decode;
+use crate::visits::store::witness::Witness;
+use crate::writer::WriterId;
+
+/// The number of counters that are cleaned in one call.
+const MEMBERS: usize = 20;
+/// The number of sources that are forgotten in one call.
+const SOURCES: usize = 20;
+
+pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
+    let keys = store.keys(batch.shard);
+    let fence = keys.fence(batch.fence);
+    let server = store.client.server(&fence).await?;
+    store.client.learn(apply_at(store, &server, keys, &fence, batch).await)
+}
+
+async fn apply_at(
+    store: &RedisVisits,
+    server: &Connection,
+    keys: &Keys,
+    fence: &str,
+    batch: &Batch,
+) -> Result<ApplyOutcome, Error> {
+    let transaction = server.watch(fence).await?;
+    // Before the fence is read: a peer that answers nonsense to this could pass for a server without the fence.
+    let sent = Timestamp::now();
+    let time = transaction.time().await?;
+    store.skew.measure(sent, time, Timestamp::now());
+    let stored: Option<Bytes> = match transaction.call("GET", args([fence])).await {
+        Err(error) if has_code(&error, "WRONGTYPE") => None,
+        stored => stored?,
+    };
+    let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
+    // Where scripts were permitted before, one has written its remarks after the fence.
+    let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
+    let kept: StoredFence = found.parse().unwrap_or_default();
+    let writer = batch.fence.writer.to_string();
+    let mut found = kept;
+    if batch.fence.is_source() {
+        let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
+            Err(error) if has_code(&error, "WRONGTYPE") => None,
+            copy => copy?,
+        };
+        let copy = copy.and_then(|copy| str::from_utf8(&copy).ok()?.parse().ok());
+        found.sequence = found.sequence.max(copy.unwrap_or(0));
+    }
+    let remarks = || Some(remarks).filter(|_| found == kept).and_then(decode).unwrap_or_default();
+    if let Some(outcome) = batch.fence.outcome(found, remarks) {
+        transaction.abandon().await?;
+        return Ok(outcome);
+    }
+    if let Some(witness) = batch.witness.as_ref().filter(|_| batch.fence.is_opening())
+        && !witness.shows_same(&shown(&transaction, keys, &writer).await?)
+    {
+        transaction.abandon().await?;
+        return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
+    }
+    // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
+    // and nothing is done here.
+    let next = batch.fence.applied_to(found).to_string();
+    let mut commands = vec![(Of::Index, ("SET", args([fence, &next])))];
+    if let FenceKind::Source { life } = batch.fence.kind {
+        commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &next]))));
+        commands.push(match life {
+            Some(life) => {
+                let end = time.plus(life.as_secs()).to_string();
+                (Of::Index, ("ZADD", args([&keys.sources_due, &end, &writer])))
+            }
+            None => (Of::Index, ("ZREM", args([&keys.sources_due, &writer]))),
+        });
+    } else if batch.fence.is_opening() {
+        let mark = WriterId::random().to_string();
+        commands.push((Of::Index, ("HSETNX", args([&*keys.total, MARK, &mark]))));
+        commands.push((Of::Index, ("HSETNX", args([&*keys.writers, MARK, &mark]))));
+        commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
+    }
+    let ahead = time.plus(AHEAD);
+    counts(keys, batch, ahead, &mut commands);
+    visitors(keys, batch, ahead, &mut commands);
+    bins(keys, batch, ahead, &mut commands);
+    let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+    let answers = transaction.execute_for_integers(commands).await?;
+    let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
+    let mut refused = BTreeMap::new();
+    let mut remarks = Vec::new();
+    for (of, answer) in parts.into_iter().zip(answers) {
+        match (of, answer) {
+            (Of::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
+                remarks.push(Remark::Began { cell });
+            }
+            (_, Ok(_)) => {}
+            (Of::Cell(cell), Err(words)) => drop(refused.insert(Part::Cell(cell), reason(&words))),
+            (Of::Visitors(cell), Err(words)) => drop(refused.insert(Part::Visitors(cell), reason(&words))),
+            (Of::Bins(cell), Err(words)) => drop(refused.insert(Part::Bins(cell), reason(&words))),
+            (Of::Index | Of::Lifetime(_), Err(words)) => drop(refused.insert(Part::Index, reason(&words))),
+        }
+    }
+    let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
+    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
+    remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
+    Ok(ApplyOutcome::Applied(remarks))
+}
+
+/// Returns the marks of the server of a transaction.
+async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
+    let mark = async |key: &str, field: &str| -> Result<Option<String>, Error> {
+        match transaction.call("HGET", args([key, field])).await {
+            Err(error) if has_code(&error, "WRONGTYPE") => Ok(None),
+            mark => mark,
+        }
+    };
+    let listed = mark(&keys.writers, writer).await?.is_some();
+    let (data, writers) = (mark(&keys.total, MARK).await?, mark(&keys.writers, MARK).await?);
+    Ok(Witness { data, writers, listed, evicts: false })
+}
+
+/// The part of the batch that a command is for, by index.
+#[derive(Clone, Copy)]
+enum Of {
+    Cell(usize),
+    Visitors(usize),
+    Bins(usize),
+    Lifetime(usize),
+    Index,
+}
+
+fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        for (bucket, retention) in batch.buckets(cell) {
+            let Bucket { precision, start } = bucket;
+            let (key, member) =
+                (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
+            let (start, count) = (start.to_string(), cell.count.to_string());
+            let expiry = retention.expiry(bucket.start).to_string();
+            commands.push((Of::Cell(index), ("HINCRBY", args([&key, &start, &count]))));
+            commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
+            commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
+        }
+        // The lifetime of a label's value goes with its last sample, so it does not begin without one.
+        let is_value = cell.counter.label().is_some();
+        if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
+            let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
+            commands.push((Of::Lifetime(index), ("HINCRBY", total)));
+        }
+    }
+}
+
+fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        let mut push = |name, args| commands.push((Of::Visitors(index), (name, args)));
+        for (bucket, retention) in batch.visitor_buckets(cell) {
+            let key = keys.unique(&cell.counter, bucket);
+            if cell.travels_dense() {
+                push("SET", vec![(&keys.scratch).into(), Bytes::from(cell.raised.to_redis()).into()]);
+                push("PFMERGE", args([&key, &keys.scratch]));
+                push("DEL", args([&keys.scratch]));
+            } else {
+                let elements = cell.raised.registers().map(|register| register.element());
+                let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
+                push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
+            }
+            push("EXPIREAT", args([&key, &retention.expiry(bucket.start).to_string()]));
+        }
+    }
+}
+
+fn bins(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.bins.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        for (bucket, retention) in batch.bin_buckets(cell) {
+            let key = keys.bins(&cell.counter, bucket);
+            for (bin, count) in &cell.bins {
+                let args = args([&*key, &bin.number().to_string(), &count.to_string()]);
+                commands.push((Of::Bins(index), ("HINCRBY", args)));
+            }
+            let expiry = retention.expiry(bucket.start).to_string();
+            commands.push((Of::Bins(index), ("EXPIREAT", args([&key, &expiry]))));
+        }
+    }
+}
+
+fn reason(refusal: &str) -> DropReason {
+    if refusal.contains("WRONGTYPE") {
+        DropReason::WrongType
+    } else if refusal.contains("not an integer") {
+        DropReason::NotANumber
+    } else if refusal.contains("overflow") {
+        DropReason::OutOfRange
+    } else {
+        DropReason::Other
+    }
+}
+
+pub(crate) async fn clean(
+    store: &RedisVisits,
+    shard: Shard,
+    now: Timestamp,
+    kept: &Precisions,
+) -> Result<Cleaned, Error> {
+    let keys = store.keys(shard);
+    // The clock of one instance may be ahead, and must not take from the others what they keep.
+    let now = now.min(store.client.time(&keys.due).await?);
+    let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
+    let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, args(bounds)).await?;
+    let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };
+    let server = store.client.server(&keys.due).await?;
+    for member in &due {
+        let cleaning = async {
+            match str::from_utf8(member) {
+                Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
+                // No counter has such a name.
+                Err(_) => {
+                    let args = vec![(&keys.due).into(), member.clone().into()];
+                    server.call("ZREM", &keys.due, args).await.map(drop)
+                }
+            }
+        };
+        store.client.learn(cleaning.await)?;
+    }
+    let ended = store.client.learn(clean_sources(store, &server, keys).await)?;
+    cleaned.more |= ended == SOURCES;
+    Ok(cleaned)
+}
+
+/// Forgets some of the sources whose life is over; returns how many were.
+async fn clean_sources(store: &RedisVisits, server: &Connection, keys: &Keys) -> Result<usize, Error> {
+    let now = store.client.time(&keys.sources_due).await?.to_string();
+    let bounds = [&keys.sources_due, "-inf", &now, "LIMIT", "0", &SOURCES.to_string()];
+    let ended = store.client.call("ZRANGEBYSCORE", &keys.sources_due, args(bounds)).await;
+    let ended: Vec<Bytes> = match ended {
+        Err(error) if has_code(&error, "WRONGTYPE") => return Ok(0),
+        ended => ended?,
+    };
+    for source in &ended {
+        let source = String::from_utf8_lossy(source);
+        let fence = keys.source_of(&source);
+        // A commit in between changes the fence, and then nothing is removed.
+        let transaction = server.watch(&fence).await?;
+        let end: Option<f64> = transaction.call("ZSCORE", args([&keys.sources_due, &source])).await?;
+        if end.is_none_or(|end| now.parse().is_ok_and(|now: f64| end > now)) {
+            transaction.abandon().await?;
+            continue;
+        }
+        let commands = vec![
+            ("DEL", args([&*fence])),
+            ("HDEL", args([&keys.sources, &*source])),
+            ("ZREM", args([&keys.sources_due, &*source])),
+        ];
+        transaction.execute(commands).await?;
+    }
+    Ok(ended.len())
+}
+
+async fn clean_member(
+    server: &Connection,
+    keys: &Keys,
+    member: &str,
+    now: Timestamp,
+    kept: &Precisions,
+    cleaned: &mut Cleaned,
+) -> Result<(), Error> {
+    let key = format!("{}{member}", keys.counts());
+    let not_ours = async || server.call("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
+    let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
+    let Some(precision) = precision else {
+        return not_ours().await;
+    };
+    let mut transaction = server.watch(&key).await?;
+    let fields: Vec<Bytes> = match transaction.call("HKEYS", args([&key])).await {
+        Err(error) if has_code(&error, "WRONGTYPE") => return not_ours().await,
+        fields => fields?,
+    };
+    let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+    let retention = kept.retention_or_default(precision);
+    let oldest = retention.oldest(now);
+    let start = |field: &String| field.parse().map(Timestamp::from_unix).ok();
+    let (doomed, left): (Vec<_>, Vec<_>) =
+        fields.into_iter().partition(|field| start(field).is_some_and(|start| start < oldest));
+    let mut commands = Vec::new();
+    if !doomed.is_empty() {
+        let fields = doomed.iter().map(String::as_str);
+        commands.push(("HDEL", [&*key].into_iter().chain(fields).map(Value::from).collect()));
+    }
+    if left.is_empty() {
+        commands.push(("ZREM", args([&keys.known, member])));
+        commands.push(("ZREM", args([&keys.due, member])));
+        if let Some(value) = last_of_value(&mut transaction, keys, precision, member, kept).await? {
+            commands.push(("HDEL", args([&*keys.total, value])));
+        }
+    } else {
+        let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
+        commands.push(("ZADD", args([&keys.due, &next.to_string(), member])));
+    }
+    // If another client wrote to it meanwhile, it is cleaned at the next pass.
+    if transaction.execute(commands).await?.is_some() {
+        cleaned.samples += doomed.len() as u64;
+        cleaned.counters += u64::from(left.is_empty());
+    }
+    Ok(())
+}
+
+/// Returns the counter of a member if it is the value of a label that has no samples of another precision.
+async fn last_of_value<'a>(
+    transaction: &mut Transaction<'_>,
+    keys: &Keys,
+    precision: Precision,
+    member: &'a str,
+    kept: &Precisions,
+) -> Result<Option<&'a str>, Error> {
+    let name = member.split_once(':').map(|(_, name)| name);
+    let Some(value) = name.filter(|name| name.starts_with(CounterName::LABELS)) else { return Ok(None) };
+    for other in kept.iter().map(|kept| kept.precision).filter(|other| *other != precision) {
+        let key = format!("{}{other}:{value}", keys.counts());
+        transaction.watch(&key).await?;
+        if transaction.call::<u64>("EXISTS", args([&key])).await? > 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(value))
+}

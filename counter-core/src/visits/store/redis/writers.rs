@@ -1,0 +1,115 @@
+//! The list of writers that have a fence: it shows when a fence alone is lost, and keeps the number of
+//! writers bounded.
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::RedisVisits;
+use super::keys::Keys;
+use crate::error::{Error, ErrorKind};
+use crate::redis::has_code;
+use crate::shard::Shard;
+use crate::time::Timestamp;
+use crate::visits::store::witness::Witness;
+use crate::writer::WriterId;
+
+/// The field of the list and of the lifetimes that holds their mark: no counter and no writer has this name.
+pub(crate) const MARK: &str = "";
+/// The number of writers whose fences are looked at in one exchange.
+const PAGE: &str = "500";
+/// The silence after which a fence is forgotten, and after as long again its writer, in seconds: 30 days. A
+/// writer that comes back begins anew; only for a batch that it had under way can it no longer be told
+/// whether that was applied.
+const SILENCE: u64 = 30 * 86_400;
+const HOUR: u64 = 3600;
+/// Stands for the sequence of a missing fence.
+const NONE: &str = "0";
+
+pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
+    let keys = store.keys(shard);
+    let marks = async |key: &str, fields: &[&str]| -> Result<Vec<Option<String>>, Error> {
+        let args = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
+        match store.client.call("HMGET", key, args).await {
+            // A key of another type says nothing about the marks, like a missing one.
+            Err(error) if has_code(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
+            marks => marks,
+        }
+    };
+    let writer = writer.to_string();
+    let [data] = marks(&keys.total, &[MARK]).await?.try_into().unwrap_or([None]);
+    let [writers, listed] = marks(&keys.writers, &[MARK, &writer]).await?.try_into().unwrap_or([None, None]);
+    Ok(Witness { data, writers, listed: listed.is_some(), evicts: evicts(store, keys).await? })
+}
+
+/// Returns whether the server has evicted keys since it started; `true` where it does not say.
+async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
+    let stats: Result<String, _> = store.client.call("INFO", &keys.total, vec!["stats".into()]).await;
+    match stats {
+        Ok(stats) => Ok(stats.lines().find_map(|line| line.strip_prefix("evicted_keys:")) != Some("0")),
+        Err(error) if *error.kind() == ErrorKind::Unavailable => Err(error),
+        Err(_) => Ok(true),
+    }
+}
+
+/// Forgets writers that were silent for a month, by the server's clock, and notes what the others do.
+///
+/// A fence is not deleted but given an expiry, which the next batch of its writer removes: so when a writer
+/// returns, its fence is either there or gone. When a writer without a fence leaves the list, the mark of the
+/// list is removed too, so that a lost fence is not taken for lost data.
+pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
+    let keys = store.keys(shard);
+    let now = store.client.time(&keys.writers).await?;
+    let mut cursor = "0".to_owned();
+    loop {
+        let args = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let (next, page): (String, Vec<Bytes>) = match store.client.call("HSCAN", &keys.writers, args).await {
+            Err(error) if has_code(&error, "WRONGTYPE") => return Ok(()),
+            page => page?,
+        };
+        let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
+        let page: Vec<_> = page.into_iter().filter(|(writer, _)| writer != MARK).collect();
+        let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence_of(writer)).collect();
+        // A key of another type is read as a missing one, and does not end the walk.
+        let reads = fences.iter().map(Value::from).collect();
+        let stored: Vec<Option<Bytes>> = match fences.is_empty() {
+            true => Vec::new(),
+            false => store.client.call("MGET", &keys.writers, reads).await?,
+        };
+        let (mut calls, mut seen, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for (((writer, before), fence), stored) in page.iter().zip(fences).zip(stored) {
+            let stored = stored.as_deref().map(text).unwrap_or_default();
+            let sequence = stored.split(' ').next().filter(|sequence| !sequence.is_empty()).unwrap_or(NONE);
+            match before.split_once(' ') {
+                Some((same, since)) if same == sequence => {
+                    let silent =
+                        since.parse().is_ok_and(|since| now > Timestamp::from_unix(since).plus(SILENCE));
+                    if silent && sequence == NONE {
+                        gone.push(Value::from(writer));
+                    } else if silent {
+                        calls.push(("EXPIREAT", vec![fence.into(), now.plus(HOUR).to_string().into()]));
+                    }
+                }
+                _ => seen.extend([Value::from(writer), format!("{sequence} {now}").into()]),
+            }
+        }
+        if !seen.is_empty() {
+            calls.push(("HSET", [Value::from(&keys.writers)].into_iter().chain(seen).collect()));
+        }
+        if !gone.is_empty() {
+            let args = [Value::from(&keys.writers), MARK.into()].into_iter().chain(gone);
+            calls.push(("HDEL", args.collect()));
+        }
+        if !calls.is_empty() {
+            store.client.call_all(&keys.writers, calls).await?;
+        }
+        if next == "0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// Returns what another program may have written, as text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,86 @@
+//! The remarks on a batch as a text, which a store keeps with the fence.
+
+use super::batch::{Part, Remark};
+use crate::visits::ledger::DropReason;
+
+/// Writes remarks as `c0:type,v3:other,b7:began,`.
+#[cfg(feature = "sql")]
+pub(crate) fn encode(remarks: &[Remark]) -> String {
+    use std::fmt::Write;
+
+    let mut text = String::new();
+    for remark in remarks {
+        let (kind, index, reason) = match *remark {
+            Remark::Began { cell } => ('b', cell, "began"),
+            Remark::Refused { part, reason } => {
+                let (kind, index) = match part {
+                    Part::Cell(index) => ('c', index),
+                    Part::Visitors(index) => ('v', index),
+                    Part::Bins(index) => ('d', index),
+                    Part::Index => ('i', 0),
+                };
+                let reason = match reason {
+                    DropReason::WrongType => "type",
+                    DropReason::NotANumber => "number",
+                    DropReason::OutOfRange => "range",
+                    DropReason::Ahead => "ahead",
+                    DropReason::Other => "other",
+                };
+                (kind, index, reason)
+            }
+        };
+        write!(text, "{kind}{index}:{reason},").expect("memory takes everything");
+    }
+    text
+}
+
+/// Reads `c0:type,v3:other,b7:began,`.
+pub(crate) fn decode(remarks: &str) -> Option<Vec<Remark>> {
+    remarks.split_terminator(',').map(remark).collect()
+}
+
+fn remark(text: &str) -> Option<Remark> {
+    let (part, reason) = text.split_once(':')?;
+    let (kind, index) = part.split_at_checked(1)?;
+    let index = index.parse().ok()?;
+    let part = match kind {
+        "b" => return Some(Remark::Began { cell: index }),
+        "c" => Part::Cell(index),
+        "v" => Part::Visitors(index),
+        "d" => Part::Bins(index),
+        "i" => Part::Index,
+        _ => return None,
+    };
+    let reason = match reason {
+        "type" => DropReason::WrongType,
+        "number" => DropReason::NotANumber,
+        "range" => DropReason::OutOfRange,
+        "ahead" => DropReason::Ahead,
+        _ => DropReason::Other,
+    };
+    Some(Remark::Refused { part, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_are_read_and_nonsense_is_not() {
+        assert_eq!(decode(""), Some(Vec::new()));
+        let remarks = vec![
+            Remark::Refused { part: Part::Cell(12), reason: DropReason::WrongType },
+            Remark::Refused { part: Part::Index, reason: DropReason::Other },
+            Remark::Began { cell: 7 },
+            Remark::Refused { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+            Remark::Refused { part: Part::Bins(5), reason: DropReason::NotANumber },
+        ];
+        let text = "c12:type,i0:other,b7:began,v3:range,d5:number,";
+        #[cfg(feature = "sql")]
+        assert_eq!(encode(&remarks), text);
+        assert_eq!(decode(text), Some(remarks));
+        for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
+            assert_eq!(decode(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+use std::sync::Mutex;
+
+use crate::time::Timestamp;
+
+/// The seconds by which the clock of this process was ahead of the server's, when that was last measured.
+#[derive(Debug, Default)]
+pub(crate) struct Skew(Mutex<Option<i64>>);
+
+impl Skew {
+    /// Compares the server's time in an answer with the times before and after the call.
+    pub(crate) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
+        *self.0.lock().expect("nothing panics under this lock") = Some(skew(sent, server, received));
+    }
+
+    pub(crate) fn seconds(&self) -> Option<i64> {
+        *self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+/// Returns the smallest skew that explains what was measured: an answer may take its time.
+fn skew(sent: Timestamp, server: Timestamp, received: Timestamp) -> i64 {
+    let seconds = |at: Timestamp| i64::try_from(at.as_unix()).unwrap_or(i64::MAX);
+    let (ahead, behind) = (seconds(sent) - seconds(server), seconds(received) - seconds(server));
+    ahead.max(0) + behind.min(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_is_no_skew() {
+        for (sent, server, received, expected) in
+            [(10, 10, 10, 0), (10, 12, 15, 0), (10, 7, 15, 3), (10, 20, 15, -5), (10, 10, 900, 0)]
+        {
+            let [sent, server, received] = [sent, server, received].map(Timestamp::from_unix);
+            assert_eq!(skew(sent, server, received), expected);
+        }
+    }
+}

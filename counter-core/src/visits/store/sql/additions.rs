@@ -1,0 +1,191 @@
+//! Additions of a batch to the buckets and to the lifetimes of its counters.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::names::Known;
+use super::{unix, width};
+use crate::sql::{Dialect, Failure, Session, Value};
+use crate::visits::ledger::DropReason;
+use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
+
+/// The key of a stored bucket: precision and start.
+pub(crate) type Place = (i64, i64);
+
+/// Ids of counters and the amounts to add, in ascending order without duplicates.
+pub(crate) type Pairs = Vec<(i64, i64)>;
+
+/// The sums that a batch adds.
+#[derive(Debug, Default)]
+pub(crate) struct Additions {
+    /// In the order in which buckets are written, so that two batches cannot deadlock.
+    buckets: BTreeMap<Place, Pairs>,
+    totals: Pairs,
+}
+
+impl Additions {
+    /// Adds up the cells of a batch; `None` if a sum overflows.
+    pub(crate) fn fold(
+        batch: &Batch,
+        cells: &[(usize, &Cell)],
+        known: &HashMap<&str, Known>,
+    ) -> Option<Self> {
+        let mut additions = Self::default();
+        for group in cells.chunk_by(|(_, a), (_, b)| (a.start, a.finest) == (b.start, b.finest)) {
+            let pair = |(_, cell): &(usize, &Cell)| {
+                Some((known[&*cell.counter].id, i64::try_from(cell.count).ok()?))
+            };
+            let pairs = group.iter().map(pair).collect::<Option<Pairs>>()?;
+            for (bucket, _) in batch.buckets(group[0].1) {
+                let place = (width(bucket.precision), unix(bucket.start));
+                additions.buckets.entry(place).or_default().extend_from_slice(&pairs);
+            }
+            if batch.adds != Adds::Samples {
+                additions.totals.extend(pairs);
+            }
+        }
+        additions.buckets.values_mut().try_for_each(sum)?;
+        sum(&mut additions.totals)?;
+        additions.clamp(known);
+        Some(additions)
+    }
+
+    /// Adds up cells one by one and remarks on those that overflow; `stored` has the current counts of the buckets.
+    pub(crate) fn fit(
+        batch: &Batch,
+        cells: &[(usize, &Cell)],
+        known: &HashMap<&str, Known>,
+        mut stored: HashMap<(Place, i64), i64>,
+        remarks: &mut Vec<Remark>,
+    ) -> Self {
+        let (mut buckets, mut totals) = (BTreeMap::<Place, BTreeMap<i64, i64>>::new(), BTreeMap::new());
+        for (index, cell) in cells {
+            let (mut fit, mut wanted) = (0, 0);
+            let id = known[&*cell.counter].id;
+            for (bucket, _) in batch.buckets(cell) {
+                let place = (width(bucket.precision), unix(bucket.start));
+                let count = stored.entry((place, id)).or_default();
+                wanted += 1;
+                if let Some((more, sum)) =
+                    i64::try_from(cell.count).ok().and_then(|more| Some((more, count.checked_add(more)?)))
+                {
+                    *count = sum;
+                    *buckets.entry(place).or_default().entry(id).or_default() += more;
+                    fit += 1;
+                }
+            }
+            if batch.adds_to_lifetime(fit, wanted) {
+                let total: &mut i64 = totals.entry(id).or_default();
+                *total = total.saturating_add_unsigned(cell.count);
+            }
+            if fit < wanted {
+                remarks.push(Remark::Refused { part: Part::Cell(*index), reason: DropReason::OutOfRange });
+            }
+        }
+        let buckets =
+            buckets.into_iter().map(|(place, pairs)| (place, pairs.into_iter().collect())).collect();
+        let mut additions = Self { buckets, totals: totals.into_iter().collect() };
+        additions.clamp(known);
+        additions
+    }
+
+    /// Limits lifetimes to the maximum.
+    fn clamp(&mut self, known: &HashMap<&str, Known>) {
+        let totals: HashMap<_, _> = known.values().map(|counter| (counter.id, counter.total)).collect();
+        for (id, more) in &mut self.totals {
+            *more = (*more).min(i64::MAX - totals.get(id).copied().unwrap_or(0));
+        }
+    }
+
+    /// Returns the counters whose lifetimes increase.
+    pub(crate) fn counters(&self) -> HashSet<i64> {
+        self.totals.iter().map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) async fn write(&self, session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
+        if !self.totals.is_empty() {
+            let text = dialect.update_by_pairs(
+                "access_counter",
+                "total",
+                "kept.total + pair.n",
+                "kept.id = pair.id",
+            );
+            session.execute(&text, &[Value::Pairs(&self.totals)]).await?;
+        }
+        if self.buckets.is_empty() {
+            return Ok(());
+        }
+        let such = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
+        let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", such);
+        let pairs = dialect.pairs;
+        let insert = dialect.insert_new(
+            "access_sample (width, bucket, counter, hits)",
+            &format!("SELECT ?, ?, pair.id, pair.n FROM {pairs} WHERE pair.n > 0"),
+        );
+        let enter = dialect.upsert(
+            "access_known",
+            "width, counter, latest",
+            &format!("SELECT ?, pair.id, ? FROM {pairs} WHERE pair.n > 0"),
+            "width, counter",
+            &[("latest", &format!("{}({{old}}, {{new}})", dialect.greatest))],
+        );
+        for (&(width, bucket), pairs) in &self.buckets {
+            let [width, bucket] = [width, bucket].map(Value::Int);
+            let values = Value::Pairs(pairs);
+            // The transaction locks the counters, so no row appears between the two statements. If all rows existed, the
+            // list of known counters has their entries.
+            let found = session.execute(&update, &[values, width, bucket]).await?;
+            if found < pairs.len() as u64 {
+                session.execute(&insert, &[width, bucket, values]).await?;
+                session.execute(&enter, &[width, bucket, values]).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the current counts of the buckets of a batch.
+pub(crate) async fn stored(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    cells: &[(usize, &Cell)],
+    known: &HashMap<&str, Known>,
+) -> Result<HashMap<(Place, i64), i64>, Failure> {
+    let mut counters = BTreeMap::<Place, Vec<i64>>::new();
+    for (_, cell) in cells {
+        for (bucket, _) in batch.buckets(cell) {
+            let place = (width(bucket.precision), unix(bucket.start));
+            counters.entry(place).or_default().push(known[&*cell.counter].id);
+        }
+    }
+    let text = format!(
+        "SELECT counter, hits FROM access_sample WHERE width = ? AND bucket = ? AND counter {}",
+        dialect.in_list
+    );
+    let mut stored = HashMap::new();
+    for (place, mut ids) in counters {
+        ids.sort_unstable();
+        ids.dedup();
+        let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)];
+        for row in session.fetch(&text, &values).await? {
+            stored.insert((place, row.int(0)?), row.int(1)?);
+        }
+    }
+    Ok(stored)
+}
+
+/// Sorts pairs and adds up those of the same counter; `None` if a sum overflows.
+fn sum(pairs: &mut Pairs) -> Option<()> {
+    pairs.sort_unstable();
+    let mut overflows = false;
+    pairs.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            let (sum, overflow) = kept.1.overflowing_add(next.1);
+            kept.1 = sum;
+            overflows |= overflow;
+        }
+        is_same
+    });
+    (!overflows).then_some(())
+}

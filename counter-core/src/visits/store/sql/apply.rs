@@ -1,0 +1,144 @@
+//! Applies a batch in one transaction.
+
+use std::collections::{HashMap, HashSet};
+
+use super::additions::{Additions, stored};
+use super::names::Known;
+use super::{SqlVisits, bins, fence, names, raised, unix};
+use crate::error::Error;
+use crate::sql::{Class, Dialect, Failure, Session, Value};
+use crate::time::Timestamp;
+use crate::visits::ledger::DropReason;
+use crate::visits::store::batch::{AHEAD, ApplyOutcome, Batch, Cell, Part, Remark};
+use crate::visits::store::fence::StoredFence;
+
+/// The time for which writers learn about a forgotten counter, in seconds: 40 days, longer than a bucket of visitors is kept.
+pub(crate) const TOLD: i64 = 40 * 86_400;
+
+pub(crate) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
+    store.database.attempt_batch(|| apply_or_fit(store, batch)).await
+}
+
+/// Applies a batch. If a sum overflows, which fails a whole statement, retries cell by cell.
+async fn apply_or_fit(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
+    match apply_once(store, batch, false).await {
+        Err(failure) if failure.class() == Some(Class::OutOfRange) => apply_once(store, batch, true).await,
+        applied => applied,
+    }
+}
+
+async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<ApplyOutcome, Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    let sent = Timestamp::now();
+    let found = fence::hold(&mut session, dialect, batch.fence).await?;
+    store.skew.measure(sent, found.time, Timestamp::now());
+    if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
+        session.roll_back().await?;
+        return Ok(outcome);
+    }
+    if batch.fence.is_opening() {
+        if let Some(witness) = &batch.witness
+            && !witness.shows_same(&fence::shown(&mut session, batch.fence.writer).await?)
+        {
+            session.roll_back().await?;
+            return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
+        }
+        fence::mark(&mut session, dialect).await?;
+    }
+    let mut remarks = Vec::new();
+    write(&mut session, dialect, batch, found.time, fits, &mut remarks).await?;
+    fence::advance(&mut session, batch.fence, found.fence, &remarks).await?;
+    session.commit().await?;
+    Ok(ApplyOutcome::Applied(remarks))
+}
+
+async fn write(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    time: Timestamp,
+    fits: bool,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let ahead = time.plus(AHEAD);
+    let refuse = |part| Remark::Refused { part, reason: DropReason::Ahead };
+    let (mut cells, mut sketches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, cell) in batch.cells.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Cell(index))),
+            false => cells.push((index, cell)),
+        }
+    }
+    for (index, cell) in batch.sketches.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Visitors(index))),
+            false => sketches.push((index, cell)),
+        }
+    }
+    for (index, cell) in batch.bins.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Bins(index))),
+            false => parts.push((index, cell)),
+        }
+    }
+    let counted = cells.iter().map(|(_, cell)| &*cell.counter);
+    let visited = sketches.iter().map(|(_, cell)| &*cell.counter);
+    let mut all: Vec<_> =
+        counted.chain(visited).chain(parts.iter().map(|(_, cell)| &*cell.counter)).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    all.sort_unstable();
+    all.dedup();
+    let known = names::hold(session, dialect, &all).await?;
+    let folded = if fits { None } else { Additions::fold(batch, &cells, &known) };
+    let additions = match folded {
+        Some(additions) => additions,
+        None => {
+            let stored = stored(session, dialect, batch, &cells, &known).await?;
+            Additions::fit(batch, &cells, &known, stored, remarks)
+        }
+    };
+    tell(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
+    additions.write(session, dialect).await?;
+    raised::write(session, dialect, batch, &sketches, &known, remarks).await?;
+    bins::write(session, dialect, batch, (&parts, &known), fits, remarks).await
+}
+
+/// Remarks on counters that are new, or were forgotten after this writer had sent their visitors.
+async fn tell(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    (cells, known): (&[(usize, &Cell)], &HashMap<&str, Known>),
+    time: i64,
+    additions: &Additions,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let writer = batch.fence.writer.to_string();
+    let counted = additions.counters();
+    let forgotten = known.values().filter(|counter| counter.forgotten > 0 && counter.forgotten > time - TOLD);
+    let forgotten: Vec<_> = forgotten.map(|counter| counter.id).filter(|id| counted.contains(id)).collect();
+    let mut untold: HashSet<i64> = forgotten.iter().copied().collect();
+    if !forgotten.is_empty() {
+        let text =
+            format!("SELECT counter FROM access_told WHERE writer = ? AND counter {}", dialect.in_list);
+        for row in session.fetch(&text, &[Value::Text(&writer), Value::Ints(&forgotten)]).await? {
+            untold.remove(&row.int(0)?);
+        }
+    }
+    for &id in &untold {
+        let text = dialect.insert_new("access_told (counter, writer)", "VALUES (?, ?)");
+        session.execute(&text, &[Value::Int(id), Value::Text(&writer)]).await?;
+    }
+    let mut told = HashSet::new();
+    for (index, cell) in cells {
+        let counter = known[&*cell.counter];
+        let begins = counter.total == 0 || untold.contains(&counter.id);
+        if begins && counted.contains(&counter.id) && told.insert(counter.id) {
+            remarks.push(Remark::Began { cell: *index });
+        }
+    }
+    Ok(())
+}

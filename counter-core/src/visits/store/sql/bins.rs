@@ -1,0 +1,220 @@
+//! The distributions of a batch, with one row per bin of a bucket.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::additions::Place;
+use super::names::Known;
+use super::{SqlVisits, at, malformed, names, unix, width};
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::sql::{Dialect, Failure, Session, Value};
+use crate::time::{Precision, Retention, Timestamp};
+use crate::visits::distribution::{Bin, Measure};
+use crate::visits::ledger::DropReason;
+use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
+use crate::visits::store::reading::{BinReading, Unreadable};
+
+/// The number of rows per write.
+pub(crate) const ROWS: usize = 5000;
+/// The factors of counter and measure, and the offset of the index, in an encoded key.
+const COUNTER: i64 = 1 << 24;
+const MEASURE: i64 = 1 << 16;
+const ZERO: i64 = 1 << 15;
+/// The number of distributions per read.
+const SEARCHED: usize = 1000;
+
+/// The bins of a bucket: its expiry, and the amounts to add by counter and bin.
+#[derive(Debug, Default)]
+struct Sums {
+    expiry: i64,
+    rows: BTreeMap<(i64, Bin), i64>,
+}
+
+/// Counts of bins, by bucket and counter.
+type Stored = HashMap<(Place, i64, Bin), i64>;
+
+/// Adds the bins of a batch. With `fits`, reads the current counts first and remarks on cells that overflow.
+pub(crate) async fn write(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    (cells, known): (&[(usize, &BinCell)], &HashMap<&str, Known>),
+    fits: bool,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let place =
+        |(bucket, _): &(crate::time::Bucket, Retention)| (width(bucket.precision), unix(bucket.start));
+    let mut stored = Stored::new();
+    if fits {
+        let mut counters = BTreeMap::<Place, Vec<i64>>::new();
+        for (_, cell) in cells {
+            for bucket in batch.bin_buckets(cell) {
+                counters.entry(place(&bucket)).or_default().push(known[&*cell.counter].id);
+            }
+        }
+        for (place, mut ids) in counters {
+            ids.sort_unstable();
+            ids.dedup();
+            read_stored(session, dialect, place, &ids, &mut stored).await?;
+        }
+    }
+    // In the order in which buckets are written, so that two batches cannot deadlock.
+    let mut buckets = BTreeMap::<Place, Sums>::new();
+    for (index, cell) in cells {
+        let (id, mut is_refused) = (known[&*cell.counter].id, false);
+        for bucket in batch.bin_buckets(cell) {
+            let place = place(&bucket);
+            let sums = buckets.entry(place).or_default();
+            sums.expiry = sums.expiry.max(unix(bucket.1.expiry(bucket.0.start)));
+            for (bin, more) in &cell.bins {
+                let sum = stored.entry((place, id, *bin)).or_default();
+                let more = i64::try_from(*more).ok();
+                match more.and_then(|more| Some((more, sum.checked_add(more)?))) {
+                    Some((more, new)) => {
+                        *sum = new;
+                        *sums.rows.entry((id, *bin)).or_default() += more;
+                    }
+                    None => is_refused = true,
+                }
+            }
+        }
+        if is_refused {
+            remarks.push(Remark::Refused { part: Part::Bins(*index), reason: DropReason::OutOfRange });
+        }
+    }
+    for (place, Sums { expiry, rows }) in buckets {
+        let rows: Vec<_> = rows.into_iter().collect();
+        for rows in rows.chunks(ROWS) {
+            upsert(session, dialect, place, expiry, rows, "{old} + {new}").await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes rows of a bucket; `hits` is the expression for the new count of an existing row.
+pub(crate) async fn upsert(
+    session: &mut Session,
+    dialect: &Dialect,
+    (width, bucket): Place,
+    expiry: i64,
+    rows: &[((i64, Bin), i64)],
+    hits: &str,
+) -> Result<(), Failure> {
+    // One list of numbers is much faster than one value per column and row.
+    let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
+    let (counter, measure, bin) = (
+        format!("(pair.id - pair.id % {COUNTER}) / {COUNTER}"),
+        format!("(pair.id % {COUNTER} - pair.id % {MEASURE}) / {MEASURE}"),
+        format!("pair.id % {MEASURE} - {ZERO}"),
+    );
+    let columns = "width, bucket, counter, measure, bin, expiry, hits";
+    let new = format!(
+        "SELECT ?, ?, {counter}, {measure}, {bin}, ?, pair.n FROM {} WHERE pair.n > 0",
+        dialect.pairs
+    );
+    let [width, bucket, expiry] = [width, bucket, expiry].map(Value::Int);
+    let text = if dialect.on_conflict {
+        // Most rows exist. For an upsert, PostgreSQL would visit all dead versions of a row.
+        let such = format!(
+            "kept.width = ? AND kept.bucket = ? AND kept.counter = {counter} AND kept.measure = {measure} \
+             AND kept.bin = {bin}"
+        );
+        let hits = hits.replace("{old}", "kept.hits").replace("{new}", "pair.n");
+        let text = dialect.update_by_pairs("access_bins", "hits", &hits, &such);
+        if session.execute(&text, &[Value::Pairs(&pairs), width, bucket]).await? >= pairs.len() as u64 {
+            return Ok(());
+        }
+        // The transaction locks the counters, so no row appears between the two statements.
+        dialect.insert_new(&format!("access_bins ({columns})"), &new)
+    } else {
+        let greatest = format!("{}({{old}}, {{new}})", dialect.greatest);
+        let set = [("hits", hits), ("expiry", &*greatest)];
+        dialect.upsert("access_bins", columns, &new, "width, bucket, counter, measure, bin", &set)
+    };
+    session.execute(&text, &[width, bucket, expiry, Value::Pairs(&pairs)]).await.map(drop)
+}
+
+/// Encodes a counter, a measure and an index as one number, which the statement decodes.
+fn place_of(counter: i64, bin: Bin) -> i64 {
+    counter * COUNTER + bin.measure() as i64 * MEASURE + i64::from(bin.index()) + ZERO
+}
+
+async fn read_stored(
+    session: &mut Session,
+    dialect: &Dialect,
+    place: Place,
+    ids: &[i64],
+    stored: &mut Stored,
+) -> Result<(), Failure> {
+    let text = format!(
+        "SELECT counter, measure, bin, hits FROM access_bins WHERE width = ? AND bucket = ? AND counter {}",
+        dialect.in_list
+    );
+    let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(ids)];
+    for row in session.fetch(&text, &values).await? {
+        if let Some(bin) = bin(row.int(1)?, row.int(2)?) {
+            stored.insert((place, row.int(0)?, bin), row.int(3)?);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn read(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Vec<BinReading>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let all: Vec<_> = known.values().copied().collect();
+    let starts: Vec<_> = precision.starts(range).map(unix).collect();
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&["measure", "bin", "hits"]), dialect.in_list);
+    let text = format!(
+        "SELECT counter, bucket, {lines} FROM access_bins \
+         WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY counter, bucket"
+    );
+    let mut found = HashMap::<i64, BinReading>::new();
+    for starts in starts.chunks(SEARCHED) {
+        for some in all.chunks((SEARCHED / starts.len()).max(1)) {
+            let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(some)];
+            for row in store.database.fetch(&text, &values).await? {
+                let (counter, start) = (row.int(0)?, at(row.int(1)?));
+                let (mut bins, mut is_odd) = (Vec::new(), false);
+                for line in row.text(2)?.lines() {
+                    match entry(line).ok_or_else(|| malformed("access_bins"))? {
+                        (Some(bin), Ok(count)) => bins.push((bin, count)),
+                        _ => is_odd = true,
+                    }
+                }
+                bins.sort_unstable();
+                let reading = found.entry(counter).or_default();
+                reading.buckets.push((start, bins));
+                if is_odd {
+                    let key = format!("access_bins {counter}");
+                    let none = || Unreadable::new(key, "a bin is none, or its count is negative");
+                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                }
+            }
+        }
+    }
+    for reading in found.values_mut() {
+        reading.buckets.sort_unstable();
+        reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
+    }
+    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
+}
+
+/// Parses a line: a bin, if it is valid, and its count, if it is not negative.
+fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
+    let mut words = line.split(' ').map(|word| word.parse::<i64>().ok());
+    let (measure, index, hits) = (words.next()??, words.next()??, words.next()??);
+    Some((bin(measure, index), u64::try_from(hits).map_err(|_| hits)))
+}
+
+fn bin(measure: i64, index: i64) -> Option<Bin> {
+    let measure = Measure::ALL.into_iter().find(|one| *one as i64 == measure)?;
+    Bin::new(measure, i16::try_from(index).ok()?)
+}

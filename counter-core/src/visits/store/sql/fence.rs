@@ -1,0 +1,158 @@
+use super::{SqlVisits, at, malformed, unix};
+use crate::error::Error;
+use crate::sql::{Dialect, Failure, Row, Session, Value};
+use crate::time::Timestamp;
+use crate::visits::store::REMEMBERED;
+use crate::visits::store::batch::Remark;
+use crate::visits::store::fence::{Fence, FenceKind, Incarnation, StoredFence};
+use crate::visits::store::remarks::{decode, encode};
+use crate::visits::store::witness::Witness;
+use crate::writer::WriterId;
+
+/// The number of writers that are removed per call.
+const PAGE: i64 = 1000;
+
+/// The maximum lifetime of a source that expires, in seconds: beyond the last timestamp.
+const FAR: i64 = 1 << 40;
+
+/// The marks, and the fence of a writer. The row of a fence that a transaction has inserted has the sequence 0 until the batch
+/// is applied.
+const WITNESS: &str = "SELECT name, value FROM access_meta \
+    UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
+
+/// A fence as found in the store.
+pub(crate) struct Found {
+    pub(crate) fence: StoredFence,
+    pub(crate) remarks: Vec<Remark>,
+    /// The time by the database's clock.
+    pub(crate) time: Timestamp,
+}
+
+/// Reads a fence and locks it until the transaction ends, so another attempt to send the same batch waits here.
+pub(crate) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
+    let writer = fence.writer.to_string();
+    let kind = i64::from(fence.is_source());
+    let text = dialect.upsert(
+        "access_fence",
+        "writer, kind, sequence, remarks, written",
+        &format!("VALUES (?, ?, 0, '', {})", dialect.now),
+        "writer",
+        &[("written", "{new}")],
+    );
+    let text = text + " RETURNING sequence, remarks, written, incarnation, since";
+    let rows = session.fetch(&text, &[Value::Text(&writer), Value::Int(kind)]).await?;
+    let broken = || malformed(format!("access_fence {writer}"));
+    let row = rows.first().ok_or_else(broken)?;
+    let number = |column| u64::try_from(row.int(column)?).map_err(|_| broken());
+    let incarnation = Incarnation::from_bits(row.int(3)?.cast_unsigned());
+    let fence = StoredFence { sequence: number(0)?, incarnation, since: number(4)? };
+    let remarks = decode(&row.text(1)?).ok_or_else(broken)?;
+    Ok(Found { fence, remarks, time: at(row.int(2)?) })
+}
+
+/// Writes the marks that distinguish a lost fence from lost data, with the batch that creates a fence.
+pub(crate) async fn mark(session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
+    let mark = WriterId::random().to_string();
+    let text = dialect.insert_new("access_meta (name, value)", "VALUES ('data', ?), ('writers', ?)");
+    session.execute(&text, &[Value::Text(&mark), Value::Text(&mark)]).await.map(drop)
+}
+
+/// Replaces the fence `found` by that of a batch.
+pub(crate) async fn advance(
+    session: &mut Session,
+    fence: Fence,
+    found: StoredFence,
+    remarks: &[Remark],
+) -> Result<(), Failure> {
+    let life = match fence.kind {
+        FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
+        _ => None,
+    };
+    // Limited to the last timestamp; NULL never expires.
+    let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
+    let text = format!(
+        "UPDATE access_fence SET sequence = ?, incarnation = ?, since = ?, remarks = ?, expiry = {expiry} \
+         WHERE writer = ?"
+    );
+    let StoredFence { sequence, incarnation, since } = fence.applied_to(found);
+    let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+    let (remarks, writer) = (encode(remarks), fence.writer.to_string());
+    let incarnation = Value::Int(incarnation.to_bits().cast_signed());
+    let values = [number(sequence), incarnation, number(since), Value::Text(&remarks), Value::Text(&writer)];
+    session.execute(&text, &values).await.map(drop)
+}
+
+/// Reads the marks in one snapshot.
+pub(crate) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
+    let writer = writer.to_string();
+    of_rows(&store.database.fetch(WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
+}
+
+/// Reads the marks within a transaction.
+pub(crate) async fn shown(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
+    let writer = writer.to_string();
+    of_rows(&session.fetch(WITNESS, &[Value::Text(&writer)]).await?)
+}
+
+fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
+    let mut witness = Witness::default();
+    for row in rows {
+        match &*row.text(0)? {
+            "data" => witness.data = Some(row.text(1)?),
+            "writers" => witness.writers = Some(row.text(1)?),
+            "listed" => witness.listed = true,
+            _ => {}
+        }
+    }
+    Ok(witness)
+}
+
+/// Removes some sources that have expired at the trusted time; returns whether there may be more.
+pub(crate) async fn forget_over(
+    session: &mut Session,
+    dialect: &Dialect,
+    trusted: Timestamp,
+) -> Result<bool, Failure> {
+    let over = "kind = 1 AND expiry <= ?";
+    let trusted = Value::Int(unix(trusted));
+    let text = format!("SELECT writer FROM access_fence WHERE {over} LIMIT ?");
+    let rows = session.fetch(&text, &[trusted, Value::Int(PAGE)]).await?;
+    let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    if writers.is_empty() {
+        return Ok(false);
+    }
+    // One by one, and only if it was not written since.
+    let writers: Vec<_> = writers.iter().map(String::as_str).collect();
+    let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
+    session.execute(&text, &[Value::Texts(&writers), trusted]).await?;
+    Ok(i64::try_from(writers.len()) == Ok(PAGE))
+}
+
+/// Removes processes that were silent for seven days at the trusted time, but not sources.
+///
+/// Also removes the mark of writers, so that a removed fence is not mistaken for lost data, even if that clock was far ahead.
+/// The next new writer writes the mark again.
+pub(crate) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
+    store.database.attempt(|| forget_once(store)).await
+}
+
+async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
+    let list = store.database.dialect().in_list;
+    loop {
+        let mut session = store.database.begin().await?;
+        let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
+        let silent = Value::Int(unix(expiry.trusted().minus(REMEMBERED.as_secs())));
+        let text = "SELECT writer FROM access_fence WHERE kind = 0 AND written < ? LIMIT ?";
+        let rows = session.fetch(text, &[silent, Value::Int(PAGE)]).await?;
+        let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+        if writers.is_empty() {
+            return session.commit().await;
+        }
+        // One by one, because a scan would wait for rows that are in use.
+        let writers: Vec<_> = writers.iter().map(String::as_str).collect();
+        let text = format!("DELETE FROM access_fence WHERE writer {list} AND written < ?");
+        session.execute(&text, &[Value::Texts(&writers), silent]).await?;
+        session.execute("DELETE FROM access_meta WHERE name = 'writers'", &[]).await?;
+        session.commit().await?;
+    }
+}

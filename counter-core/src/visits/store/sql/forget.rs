@@ -1,0 +1,144 @@
+use super::apply::TOLD;
+use super::clean::single;
+use super::{SqlVisits, at, unix, width};
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::sql::{Failure, Session, Value};
+use crate::time::{Grid, Precisions, Retention, Timestamp};
+
+/// The number of buckets per statement.
+const BUCKETS: usize = 1000;
+/// The number of label values per transaction.
+const VALUES: usize = 1000;
+/// Selects counters without samples. The list of known counters is ordered by precision, so it is read only once.
+const WITHOUT_SAMPLES: &str = "id NOT IN (SELECT counter FROM access_known)";
+
+pub(crate) async fn forget(
+    store: &SqlVisits,
+    counter: &CounterName,
+    grid: &Grid,
+    now: Timestamp,
+) -> Result<(), Error> {
+    store.database.attempt(|| forget_once(store, counter, grid, now)).await
+}
+
+async fn forget_once(
+    store: &SqlVisits,
+    counter: &CounterName,
+    grid: &Grid,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
+    // Also records an unknown counter, because a copy to the archive may be in progress.
+    if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
+        for kept in grid.counts.iter() {
+            delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
+        }
+        for kept in grid.visitors.iter() {
+            delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
+        }
+        for kept in grid.distributions.iter().flat_map(Precisions::iter) {
+            delete(&mut session, dialect.in_list, "access_bins", id, kept, now).await?;
+        }
+        for text in [
+            "DELETE FROM access_known WHERE counter = ?",
+            "DELETE FROM access_told WHERE counter = ?",
+            "DELETE FROM access_counter WHERE id = ?",
+        ] {
+            session.execute(text, &[Value::Int(id)]).await?;
+        }
+    }
+    // The name gets a new id, so that remaining rows cannot be attributed to it; these are removed as they expire. The time
+    // tells writers that their visitors are gone.
+    let text = dialect.upsert(
+        "access_counter",
+        "name, total, forgotten",
+        &format!("VALUES (?, 0, {})", dialect.now),
+        "name",
+        &[("forgotten", "{new}")],
+    );
+    session.execute(&text, &[Value::Text(counter)]).await?;
+    session.commit().await
+}
+
+/// Deletes the kept buckets of a counter by their keys, because they are not adjacent.
+async fn delete(
+    session: &mut Session,
+    in_list: &str,
+    table: &str,
+    id: i64,
+    kept: Retention,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let precision = kept.precision;
+    let place = Value::Int(width(precision));
+    // Long retentions may have few buckets with samples.
+    let first =
+        single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
+    let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+    let from = kept.oldest(now).max(at(first));
+    let to = now.plus(precision.as_seconds().into()).min(at(last).plus(1));
+    let mut starts = precision.starts(from..to).map(unix);
+    let text = format!("DELETE FROM {table} WHERE width = ? AND bucket {in_list} AND counter = ?");
+    loop {
+        let some: Vec<_> = starts.by_ref().take(BUCKETS).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        session.execute(&text, &[place, Value::Ints(&some), Value::Int(id)]).await?;
+    }
+}
+
+/// Removes the records of counters that were forgotten long ago.
+pub(crate) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
+    store.database.attempt(|| forget_forgotten_once(store)).await
+}
+
+async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
+    let mut session = store.database.begin().await?;
+    let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
+    let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", unix(expiry.trusted()));
+    for text in [
+        format!("DELETE FROM access_told WHERE counter IN (SELECT id FROM access_counter WHERE {long_ago})"),
+        format!(
+            "DELETE FROM access_counter WHERE {long_ago} AND total = 0 AND NOT EXISTS \
+             (SELECT 1 FROM access_known WHERE counter = access_counter.id)"
+        ),
+        format!("UPDATE access_counter SET forgotten = 0 WHERE {long_ago}"),
+    ] {
+        session.execute(&text, &[]).await?;
+    }
+    session.commit().await
+}
+
+/// Deletes label values without samples and their lifetimes. Clients choose these values, so they would accumulate.
+pub(crate) async fn forget_values(store: &SqlVisits) -> Result<(), Error> {
+    while store.database.attempt(|| forget_values_once(store)).await? == VALUES {}
+    Ok(())
+}
+
+/// Deletes some of these values; returns their number.
+async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    // ';' is the character after ':'.
+    let text = format!(
+        "SELECT id FROM access_counter WHERE name >= 'label:' AND name < 'label;' AND forgotten = 0 \
+         AND {WITHOUT_SAMPLES} LIMIT {VALUES}"
+    );
+    let rows = session.fetch(&text, &[]).await?;
+    let values = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    if !values.is_empty() {
+        // A batch may have added a sample since, so this locks the rows, in the order of batches, and checks again.
+        let (in_list, for_update) = (dialect.in_list, dialect.for_update);
+        let hold = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
+        session.fetch(&hold, &[Value::Ints(&values)]).await?;
+        let delete = format!("DELETE FROM access_counter WHERE id {in_list} AND {WITHOUT_SAMPLES}");
+        session.execute(&delete, &[Value::Ints(&values)]).await?;
+    }
+    session.commit().await?;
+    Ok(values.len())
+}

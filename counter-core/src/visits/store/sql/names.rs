@@ -1,0 +1,98 @@
+//! Ids of counters.
+
+use std::collections::HashMap;
+
+use sqlx::Error as SqlError;
+
+use super::{SqlVisits, malformed};
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::sql::{Class, Dialect, Failure, Session, Value};
+
+/// The number of names per read, and of new names per write.
+const ASKED: usize = 5000;
+const NEW: usize = 500;
+/// The number of names that are read as one text of up to 500 KB.
+const READ: usize = 2000;
+
+/// A counter whose row the transaction has locked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) id: i64,
+    /// Its lifetime total.
+    pub(crate) total: i64,
+    /// The time when it was forgotten, or 0.
+    pub(crate) forgotten: i64,
+}
+
+/// Returns the counters of these names, creates missing ones, and locks all until the transaction ends, so that no other
+/// transaction writes their samples and visitors.
+///
+/// Each transaction reads the ids again. A cached id would be wrong after the counter was forgotten or the database was
+/// restored from a backup.
+pub(crate) async fn hold<'a>(
+    session: &mut Session,
+    dialect: &Dialect,
+    names: &[&'a str],
+) -> Result<HashMap<&'a str, Known>, Failure> {
+    let mut known = held(session, dialect, names).await?;
+    if known.len() < names.len() {
+        let new: Vec<_> = names.iter().copied().filter(|name| !known.contains_key(name)).collect();
+        for some in new.chunks(NEW) {
+            let rows = format!("VALUES {}(?, 0, 0)", "(?, 0, 0), ".repeat(some.len() - 1));
+            let text = dialect.insert_new("access_counter (name, total, forgotten)", &rows);
+            session.execute(&text, &some.iter().map(|name| Value::Text(name)).collect::<Vec<_>>()).await?;
+        }
+        known.extend(held(session, dialect, &new).await?);
+    }
+    if known.len() < names.len() {
+        // One of them has just been forgotten.
+        return Err(Failure::Answer(Class::Busy, SqlError::RowNotFound));
+    }
+    Ok(known)
+}
+
+async fn held<'a>(
+    session: &mut Session,
+    dialect: &Dialect,
+    names: &[&'a str],
+) -> Result<HashMap<&'a str, Known>, Failure> {
+    let text = format!(
+        "SELECT id, name, total, forgotten FROM access_counter WHERE name {} ORDER BY name{}",
+        dialect.in_list, dialect.for_update
+    );
+    let mut known = HashMap::with_capacity(names.len());
+    for some in names.chunks(ASKED) {
+        for row in session.fetch(&text, &[Value::Texts(some)]).await? {
+            let name = row.text(1)?;
+            // Names are sorted.
+            if let Ok(place) = some.binary_search(&&*name) {
+                let counter = Known { id: row.int(0)?, total: row.int(2)?, forgotten: row.int(3)? };
+                known.insert(some[place], counter);
+            }
+        }
+    }
+    Ok(known)
+}
+
+/// Returns a number of each existing counter, by name.
+pub(crate) async fn numbers(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    column: &str,
+) -> Result<HashMap<String, i64>, Error> {
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&[column, "name"]), dialect.in_list);
+    let text = format!("SELECT {lines} FROM access_counter WHERE name {in_list}");
+    let names: Vec<&str> = counters.iter().map(|name| &**name).collect();
+    let mut numbers = HashMap::with_capacity(names.len());
+    for some in names.chunks(READ) {
+        for row in store.database.fetch(&text, &[Value::Texts(some)]).await? {
+            for line in row.optional_text(0)?.unwrap_or_default().lines() {
+                let (number, name) = line.split_once(' ').ok_or_else(|| malformed("access_counter"))?;
+                numbers.insert(name.to_owned(), number.parse().map_err(|_| malformed("access_counter"))?);
+            }
+        }
+    }
+    Ok(numbers)
+}

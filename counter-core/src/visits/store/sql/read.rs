@@ -1,0 +1,368 @@
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use super::{SqlVisits, at, malformed, names, unix, width};
+use crate::error::Error;
+use crate::name::CounterName;
+use crate::sketch::Sketch;
+use crate::sql::Value;
+use crate::time::{Bucket, Precision, Sample, Timestamp};
+use crate::visits::store::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
+use crate::visits::store::unions::Unions;
+
+/// The maximum number of samples to look up one by one; beyond it, the range is scanned.
+const SEARCHED: usize = 10_000;
+/// The minimum number of buckets for which samples are always looked up one by one.
+const LONG: usize = 500;
+/// The number of sketches per read: up to 800 KB.
+const SKETCHES: usize = 64;
+/// The number of counters with a lifetime per page.
+const COUNTED: i64 = 1000;
+
+type Each<T> = Vec<Result<T, Unreadable>>;
+
+pub(crate) async fn samples(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Each<Reading>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let dialect = store.database.dialect();
+    let in_list = dialect.in_list;
+    let mut found = HashMap::<i64, Reading>::new();
+    let all: Vec<_> = known.values().copied().collect();
+    let range = existing(store, precision, range).await?;
+    if !all.is_empty() && range.start < range.end {
+        let seconds = range.end.as_unix() - range.start.as_unix();
+        let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
+        let place = Value::Int(width(precision));
+        let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
+        // One row per bucket, in the order of the index, with one line per counter.
+        let lines = dialect.lines(&["counter", "hits"]);
+        // Over years, as in an archive, a scan would read the buckets of all counters that ever existed.
+        let is_long = buckets > LONG;
+        let mut rows = Vec::new();
+        if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
+            let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
+            let text = format!(
+                "SELECT bucket, {lines} FROM access_sample \
+                 WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
+            );
+            for starts in starts.chunks(SEARCHED) {
+                for some in all.chunks((SEARCHED / starts.len().max(1)).max(1)) {
+                    let values = [place, Value::Ints(starts), Value::Ints(some)];
+                    rows.extend(store.database.fetch(&text, &values).await?);
+                }
+            }
+        } else {
+            let text = format!(
+                "SELECT bucket, {lines} FROM access_sample \
+                 WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list} GROUP BY bucket"
+            );
+            rows = store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?;
+        }
+        for row in rows {
+            let start = at(row.int(0)?);
+            for line in row.text(1)?.lines() {
+                let (counter, count) = line.split_once(' ').unwrap_or_default();
+                let counter = counter.parse().map_err(|_| malformed("access_sample"))?;
+                let reading = found.entry(counter).or_default();
+                match count.parse() {
+                    Ok(count) => reading.samples.push(Sample { start, count }),
+                    Err(_) => {
+                        let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
+                        reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                    }
+                }
+            }
+        }
+        for reading in found.values_mut() {
+            reading.samples.sort_unstable();
+            reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
+        }
+    }
+    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
+    Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
+}
+
+/// Returns the part of a range that has samples.
+async fn existing(
+    store: &SqlVisits,
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Range<Timestamp>, Error> {
+    let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
+    if seconds / u64::from(precision.as_seconds()) <= 1000 {
+        return Ok(range);
+    }
+    let text = "SELECT (SELECT MIN(bucket) FROM access_sample WHERE width = ?), \
+        (SELECT MAX(bucket) FROM access_sample WHERE width = ?)";
+    let place = Value::Int(width(precision));
+    let rows = store.database.fetch(text, &[place, place]).await?;
+    let Some(row) = rows.first() else { return Ok(range) };
+    Ok(match (row.optional_int(0)?, row.optional_int(1)?) {
+        (Some(first), Some(last)) => range.start.max(at(first))..range.end.min(at(last).plus(1)),
+        _ => range.end..range.end,
+    })
+}
+
+pub(crate) async fn lifetimes(store: &SqlVisits, counters: &[CounterName]) -> Result<Each<u64>, Error> {
+    let totals = names::numbers(store, counters, "total").await?;
+    let total = |counter: &CounterName| {
+        let total = u64::try_from(totals.get(&**counter).copied().unwrap_or(0));
+        total.map_err(|_| Unreadable::new(format!("access_counter {counter}"), "the total is negative"))
+    };
+    Ok(counters.iter().map(total).collect())
+}
+
+pub(crate) async fn visitors(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Sketch, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let ids: Vec<_> = known.values().copied().collect();
+    let mut union = Sketch::new();
+    each_sketch(store, &ids, buckets, |_, _, sketch| {
+        union.merge(&sketch?);
+        Ok(())
+    })
+    .await?;
+    Ok(union)
+}
+
+pub(crate) async fn sketches(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Vec<Each<Sketch>>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let mut ids: Vec<_> = known.values().copied().collect();
+    ids.sort_unstable();
+    let (mut answer, mut room) = (Vec::new(), MOST_SKETCHES);
+    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
+        let existing = visited(store, &ids, buckets).await?;
+        let there = |bucket: &Bucket| existing.get(&unix(bucket.start)).map_or(&[][..], Vec::as_slice);
+        let fits = |bucket: &&Bucket| {
+            let left = room.checked_sub(there(bucket).len());
+            room = left.unwrap_or(0);
+            left.is_some() || (answer.is_empty() && **bucket == buckets[0])
+        };
+        let read = buckets.iter().take_while(fits).count();
+        let mut found = HashMap::new();
+        for (starts, ids) in blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), there(bucket))))
+        {
+            read_sketches(store, buckets[0].precision, &starts, &ids, |id, start, sketch| {
+                found.insert((id, start), sketch);
+                Ok(())
+            })
+            .await?;
+        }
+        for bucket in &buckets[..read] {
+            let of = |name: &CounterName| found.get(&(*known.get(&**name)?, bucket.start)).cloned();
+            answer.push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
+        }
+        if read < buckets.len() {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+/// Returns, for each bucket of one precision, which of these counters have a sketch in it.
+async fn visited(
+    store: &SqlVisits,
+    ids: &[i64],
+    buckets: &[Bucket],
+) -> Result<HashMap<i64, Vec<i64>>, Error> {
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&["counter"]), dialect.in_list);
+    let text = format!(
+        "SELECT bucket, {lines} FROM access_visitors \
+         WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
+    );
+    let mut existing = HashMap::<_, Vec<_>>::new();
+    for buckets in buckets.chunks(SEARCHED) {
+        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
+        for some in ids.chunks((SEARCHED / starts.len()).max(1)) {
+            let values = [Value::Int(width(buckets[0].precision)), Value::Ints(&starts), Value::Ints(some)];
+            for row in store.database.fetch(&text, &values).await? {
+                let there = existing.entry(row.int(0)?).or_default();
+                for line in row.text(1)?.lines() {
+                    there.push(line.parse().map_err(|_| malformed("access_visitors"))?);
+                }
+            }
+        }
+    }
+    Ok(existing)
+}
+
+/// Groups buckets with their counters, so that each group has a bounded number of combinations.
+fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
+    let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
+    for (start, ids) in buckets {
+        for some in ids.chunks(SKETCHES) {
+            if let Some((starts, others)) = blocks.last_mut().filter(|(starts, _)| !starts.contains(&start)) {
+                let all: BTreeSet<_> = others.iter().chain(some).copied().collect();
+                if (starts.len() + 1) * all.len() <= SKETCHES {
+                    starts.push(start);
+                    *others = all.into_iter().collect();
+                    continue;
+                }
+            }
+            blocks.push((vec![start], some.to_vec()));
+        }
+    }
+    blocks
+}
+
+pub(crate) async fn visitor_counts(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let ids: Vec<_> = known.values().copied().collect();
+    let place: HashMap<_, _> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+    let mut unions = Unions::new(ids.len(), precision, ranges);
+    let buckets: Vec<_> = unions.starts().into_iter().map(|start| Bucket { precision, start }).collect();
+    each_sketch(store, &ids, &buckets, |id, start, sketch| {
+        place.get(&id).into_iter().for_each(|place| unions.add(*place, start, &sketch));
+        Ok(())
+    })
+    .await?;
+    let counts = unions.counts();
+    let of = |counter: &CounterName| counts.get(*place.get(known.get(&**counter)?)?).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); ranges.len()])).collect())
+}
+
+/// Reads the sketches of these counters in these buckets, in several reads.
+async fn each_sketch(
+    store: &SqlVisits,
+    ids: &[i64],
+    buckets: &[Bucket],
+    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
+        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
+        for starts in starts.chunks(SKETCHES) {
+            for some in ids.chunks(SKETCHES.div_ceil(starts.len())) {
+                read_sketches(store, buckets[0].precision, starts, some, &mut with).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the sketches of these counters in buckets of one precision, in one read.
+async fn read_sketches(
+    store: &SqlVisits,
+    precision: Precision,
+    starts: &[i64],
+    ids: &[i64],
+    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let in_list = store.database.dialect().in_list;
+    let text = format!(
+        "SELECT counter, bucket, registers FROM access_visitors \
+         WHERE width = ? AND bucket {in_list} AND counter {in_list}"
+    );
+    let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(ids)];
+    for row in store.database.fetch(&text, &values).await? {
+        let (counter, bucket) = (row.int(0)?, row.int(1)?);
+        let sketch = Sketch::from_redis(&row.bytes(2)?).map_err(|error| {
+            Unreadable::new(format!("{} {bucket}", key("access_visitors", counter)), error.to_string())
+        });
+        with(counter, at(bucket), sketch)?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn known(
+    store: &SqlVisits,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+    since: Timestamp,
+) -> Result<KnownReading, Error> {
+    // NUL marks the position after a name. No name contains it, and PostgreSQL rejects it in texts.
+    let (from, after) = match from.split_once('\0') {
+        Some((before, _)) => (before, ">"),
+        None => (from, ">="),
+    };
+    let text = format!(
+        "SELECT {} FROM (SELECT name FROM access_counter \
+         JOIN access_known ON access_known.counter = access_counter.id \
+         WHERE width = ? AND latest >= ? AND name {after} ? ORDER BY name LIMIT ?) AS page",
+        store.database.dialect().lines(&["name"])
+    );
+    let mut all = KnownReading::default();
+    for &precision in precisions {
+        let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
+        let since = Value::Int(unix(precision.bucket(since).start));
+        let values = [Value::Int(width(precision)), since, Value::Text(from), limit];
+        for row in store.database.fetch(&text, &values).await? {
+            let page = row.optional_text(0)?.unwrap_or_default();
+            let mut names: Vec<_> = page.lines().collect();
+            names.sort_unstable();
+            for name in names {
+                match CounterName::new(name) {
+                    Ok(name) => all.counters.push((name, precision)),
+                    Err(error) => {
+                        all.unreadable.push(Unreadable::new("access_counter", error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+pub(crate) async fn counted(store: &SqlVisits, cursor: Option<String>) -> Result<CountedReading, Error> {
+    let text = format!(
+        "SELECT {} FROM (SELECT name FROM access_counter WHERE total <> 0 AND name > ? ORDER BY name LIMIT ?) AS page",
+        store.database.dialect().lines(&["name"])
+    );
+    let values = [Value::Text(cursor.as_deref().unwrap_or_default()), Value::Int(COUNTED)];
+    let mut reading = CountedReading::default();
+    for row in store.database.fetch(&text, &values).await? {
+        let page = row.optional_text(0)?.unwrap_or_default();
+        let last = (page.lines().count() as i64 == COUNTED).then(|| page.lines().max()).flatten();
+        reading.next = last.map(str::to_owned);
+        for name in page.lines() {
+            match CounterName::new(name) {
+                Ok(name) => reading.counters.push(name),
+                Err(error) => reading.unreadable.push(Unreadable::new("access_counter", error.to_string())),
+            }
+        }
+    }
+    Ok(reading)
+}
+
+pub(crate) async fn contains(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precisions: &[Precision],
+) -> Result<Each<bool>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let (all, widths): (Vec<_>, Vec<_>) =
+        (known.values().copied().collect(), precisions.iter().copied().map(width).collect());
+    let mut contained = std::collections::HashSet::new();
+    if !all.is_empty() && !widths.is_empty() {
+        let in_list = store.database.dialect().in_list;
+        let text =
+            format!("SELECT DISTINCT counter FROM access_known WHERE width {in_list} AND counter {in_list}");
+        for row in store.database.fetch(&text, &[Value::Ints(&widths), Value::Ints(&all)]).await? {
+            contained.insert(row.int(0)?);
+        }
+    }
+    let is_there = |counter: &CounterName| known.get(&**counter).is_some_and(|id| contained.contains(id));
+    Ok(counters.iter().map(|counter| Ok(is_there(counter))).collect())
+}
+
+fn key(table: &str, counter: i64) -> String {
+    format!("{table} {counter}")
+}

@@ -1,0 +1,62 @@
+//! Visitors of ranges of buckets, counted from sketches that are read one after the other.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::reading::Unreadable;
+use crate::sketch::Sketch;
+use crate::time::{Precision, Timestamp};
+
+/// The unions of the visitors of some counters over ranges of buckets.
+#[derive(Debug)]
+pub(crate) struct Unions<'a> {
+    precision: Precision,
+    ranges: &'a [Range<Timestamp>],
+    /// The unions of each counter, one for each range.
+    unions: Vec<Vec<Result<Union, Unreadable>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Union {
+    Sketch(Sketch),
+    /// The estimate of a range of one bucket, whose sketch is not wanted any more.
+    Count(u64),
+}
+
+impl<'a> Unions<'a> {
+    pub(crate) fn new(counters: usize, precision: Precision, ranges: &'a [Range<Timestamp>]) -> Self {
+        let is_one = |range: &Range<_>| precision.starts(range.clone()).nth(1).is_none();
+        let empty = |range| Ok(if is_one(range) { Union::Count(0) } else { Union::Sketch(Sketch::new()) });
+        Self { precision, ranges, unions: vec![ranges.iter().map(empty).collect(); counters] }
+    }
+
+    /// Returns the starts of the buckets whose sketches are wanted, ascending.
+    pub(crate) fn starts(&self) -> Vec<Timestamp> {
+        let starts = self.ranges.iter().flat_map(|range| self.precision.starts(range.clone()));
+        starts.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Adds the visitors of a counter in the bucket that starts here; each bucket once.
+    pub(crate) fn add(&mut self, counter: usize, start: Timestamp, sketch: &Result<Sketch, Unreadable>) {
+        let unions = self.unions[counter].iter_mut().zip(self.ranges);
+        for (union, _) in unions.filter(|(_, range)| range.contains(&start)) {
+            match (union.as_mut(), sketch) {
+                (Ok(Union::Sketch(union)), Ok(sketch)) => union.merge(sketch),
+                (Ok(Union::Count(count)), Ok(sketch)) => *count = sketch.estimate(),
+                (Ok(_), Err(unreadable)) => *union = Err(unreadable.clone()),
+                (Err(_), _) => {}
+            }
+        }
+    }
+
+    /// Returns the estimate of each range, of each counter.
+    pub(crate) fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
+        let count = |union| match union {
+            Union::Sketch(sketch) => sketch.estimate(),
+            Union::Count(count) => count,
+        };
+        let of_counter =
+            |unions: Vec<Result<_, _>>| unions.into_iter().map(|union| union.map(count)).collect();
+        self.unions.into_iter().map(of_counter).collect()
+    }
+}

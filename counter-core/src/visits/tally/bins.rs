@@ -1,0 +1,9 @@
+//! The bins of distributions, from the thread that counts them to the sums of the process.
+
+mod bin_table;
+mod own_bins;
+mod bin_sums;
+
+pub(super) use bin_sums::BinSums;
+pub(super) use bin_table::{BinSlot, BinTable, Together};
+pub(super) use own_bins::OwnBins;

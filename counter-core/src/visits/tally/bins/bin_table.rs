@@ -1,0 +1,192 @@
+//! The bins of requests in the stripe of their threads that are not in [a bucket of now](crate::visits::own_bins), or were
+//! in one, until they are folded.
+
+use crate::time::Timestamp;
+use crate::visits::distribution::Bin;
+
+/// A hash table with linear probing, of counts by what requests have [together](Together) and by bucket. It keeps its room
+/// when it is emptied, so that in the steady state adding allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct BinTable {
+    /// A power of two, at least twice the number of those that are used, or none.
+    slots: Vec<BinSlot>,
+    used: usize,
+}
+
+/// The bins of a request and its counters, two of each: most requests count under everything and under their page, with
+/// a time and a status, and then add to one slot instead of four.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Together {
+    /// The numbers of the counters, in half of the bits each.
+    pub(crate) counters: u64,
+    /// The [bits](Bin::bits) of the bins, in half of them each; not 0.
+    pub(crate) bins: u64,
+}
+
+/// The number of requests that had the same; 0 in a slot that is not used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BinSlot {
+    pub(crate) of: Together,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
+
+/// In the place of a second counter, where there is none: there are not so many.
+const NO_COUNTER: u32 = u32::MAX;
+
+/// In the place of a second bin, where there is none.
+const NO_BIN: u32 = 0;
+
+/// The number of slots at first.
+const SLOTS: usize = 128;
+
+/// The number of used slots at which the thread that used the last one folds: nothing flushes, or instants come in no
+/// order.
+const USED: usize = 2048;
+
+impl BinTable {
+    pub(crate) fn add(&mut self, BinSlot { of, start, count }: BinSlot) {
+        if 2 * self.used >= self.slots.len() {
+            self.grow();
+        }
+        let slot = find(&mut self.slots, of, start);
+        if slot.count == 0 {
+            *slot = BinSlot { of, start, count: 0 };
+            self.used += 1;
+        }
+        slot.count += count;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut slots = vec![BinSlot::default(); (2 * self.slots.len()).max(SLOTS)];
+        for slot in self.slots.iter().filter(|slot| slot.count > 0) {
+            *find(&mut slots, slot.of, slot.start) = *slot;
+        }
+        self.slots = slots;
+    }
+
+    /// Returns the number of slots that have counts.
+    pub(crate) const fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Returns whether it is time to [`take`](Self::take) them.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.used >= USED
+    }
+
+    /// Moves all counts to a list.
+    pub(crate) fn take(&mut self, taken: &mut Vec<BinSlot>) {
+        if self.used > 0 {
+            taken.extend(self.slots.iter().filter(|slot| slot.count > 0));
+            self.slots.fill(BinSlot::default());
+            self.used = 0;
+        }
+    }
+}
+
+impl Together {
+    /// Pairs counters, by their numbers, and bins: the second of each may be missing.
+    #[inline]
+    pub(crate) fn new(counters: (u32, Option<u32>), bins: (Bin, Option<Bin>)) -> Self {
+        Self {
+            counters: pair(counters.0, counters.1.unwrap_or(NO_COUNTER)),
+            bins: pair(bins.0.bits(), bins.1.map_or(NO_BIN, Bin::bits)),
+        }
+    }
+
+    /// Returns a number whose upper bits depend on all of it.
+    #[inline]
+    pub(crate) const fn hash(self) -> u64 {
+        self.hash_with(0)
+    }
+
+    #[inline]
+    const fn hash_with(self, more: u64) -> u64 {
+        // What differs is in other bits: the second counter, then the index of the second bin, and that of the first on top.
+        let key = self.counters ^ self.bins.rotate_left(20) ^ more;
+        // Fibonacci hashing: the numbers are this process's own.
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl BinSlot {
+    /// Returns each counter with each bin.
+    pub(crate) fn parts(self) -> impl Iterator<Item = (u32, Bin)> {
+        let counters = halves(self.of.counters).into_iter().filter(|counter| *counter != NO_COUNTER);
+        counters.flat_map(move |counter| self.bins().map(move |bin| (counter, bin)))
+    }
+
+    pub(crate) fn bins(self) -> impl Iterator<Item = Bin> {
+        halves(self.of.bins).into_iter().filter_map(Bin::of_bits)
+    }
+
+    /// Returns the second counter, or the only one.
+    pub(crate) const fn last_counter(self) -> u32 {
+        let [first, second] = halves(self.of.counters);
+        if second == NO_COUNTER { first } else { second }
+    }
+}
+
+#[inline]
+fn pair(upper: u32, lower: u32) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "each is a half")]
+const fn halves(pair: u64) -> [u32; 2] {
+    [(pair >> 32) as u32, pair as u32]
+}
+
+/// Returns the slot of these bins, or the one where they would go.
+fn find(slots: &mut [BinSlot], of: Together, start: Timestamp) -> &mut BinSlot {
+    let mask = slots.len() - 1;
+    let place = of.hash_with(start.as_unix()) >> (mask as u64).leading_zeros();
+    let mut at = usize::try_from(place).expect("no longer than the mask");
+    loop {
+        let slot = &slots[at];
+        if slot.count == 0 || (slot.of == of && slot.start == start) {
+            return &mut slots[at];
+        }
+        at = (at + 1) & mask;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_taken_once_and_the_room_stays() {
+        let (mut table, mut expected) = (BinTable::default(), BTreeMap::new());
+        for n in 0..20_000_u32 {
+            let bin = Bin::status(u16::try_from(n * n % 701).expect("small"));
+            let start = Timestamp::from_unix(u64::from(n % 3) * 60);
+            let second = (n % 2 == 0).then(|| Bin::time(Duration::from_millis((n % 7).into())));
+            let of = Together::new((n % 5, (n % 3 == 0).then_some(9)), (bin, second));
+            table.add(BinSlot { of, start, count: 1 });
+            for counter in [Some(n % 5), (n % 3 == 0).then_some(9)].into_iter().flatten() {
+                for bin in [Some(bin), second].into_iter().flatten() {
+                    *expected.entry((counter, bin, start)).or_insert(0) += 1;
+                }
+            }
+        }
+        let (room, used, mut taken) = (table.slots.len(), table.len(), Vec::new());
+        assert_eq!(table.is_full(), used >= USED);
+        table.take(&mut taken);
+        let mut sums = BTreeMap::new();
+        for slot in &taken {
+            for (counter, bin) in slot.parts() {
+                *sums.entry((counter, bin, slot.start)).or_insert(0) += slot.count;
+            }
+        }
+        assert_eq!((taken.len(), &sums), (used, &expected));
+        taken.clear();
+        table.take(&mut taken);
+        assert_eq!((taken.len(), table.len(), table.slots.len()), (0, 0, room));
+    }
+}

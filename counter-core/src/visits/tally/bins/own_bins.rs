@@ -1,0 +1,299 @@
+//! The bins that a thread adds to without a lock, in the current bucket of distributions.
+//!
+//! As with the hits of a [stripe](crate::visits::stripe), a count is not reset while its thread may be adding to it: folding
+//! remembers what it has seen of it, and the rest is new. Under the lock of the stripe's rest alone a slot gets bins or is
+//! emptied: that happens when the bucket ends, and when too many are in use. What was not seen by then moves to the
+//! [`BinTable`] under that lock, where bins of all other buckets are.
+
+use std::sync::OnceLock;
+
+use super::bin_table::{BinSlot, BinTable, Together};
+use crate::time::Timestamp;
+use crate::visits::tally::own::Own;
+
+/// A hash table with linear probing, which one thread at a time adds to.
+#[derive(Debug)]
+pub(crate) struct OwnBins {
+    /// The last instant, of the current bucket.
+    at: Own,
+    /// The start of the current bucket, and the number of slots in use: both change under the lock.
+    start: Own,
+    used: Own,
+    /// None in a thread that has measured nothing.
+    slots: OnceLock<Box<[OwnSlot; SLOTS]>>,
+}
+
+/// Counters and bins that requests had together, and how many had them; 0 in all of a slot that is not used.
+#[derive(Debug, Default)]
+struct OwnSlot {
+    counters: Own,
+    bins: Own,
+    count: Own,
+    /// The part of the count that was seen, under the lock.
+    seen: Own,
+}
+
+/// The number of slots, of 32 bytes.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 11;
+
+/// The number of used slots at which they are emptied: in a minute, a page has some twenty.
+const USED: u64 = 1 << (SLOT_BITS - 1);
+
+impl OwnBins {
+    pub(crate) const fn new() -> Self {
+        // No instant yet.
+        Self { at: Own::new(u64::MAX), start: Own::new(0), used: Own::new(0), slots: OnceLock::new() }
+    }
+
+    /// Adds one at an instant, where that takes no lock; returns whether it did.
+    #[inline]
+    pub(crate) fn add(&self, of: Together, at: Timestamp) -> bool {
+        let slots = if self.is_at(at) { self.slots.get() } else { None };
+        let Some(slots) = slots else { return false };
+        let slot = &slots[place(of)];
+        if slot.is_of(of) {
+            slot.add();
+            return true;
+        }
+        add_further(slots, of)
+    }
+
+    /// Returns whether an instant is known to be in the current bucket.
+    #[inline]
+    pub(crate) fn is_at(&self, at: Timestamp) -> bool {
+        self.at.get() == at.as_unix()
+    }
+
+    /// Turns to the bucket of an instant, under the lock.
+    pub(crate) fn turn(&self, at: Timestamp, start: Timestamp, moved: &mut BinTable) {
+        if self.start.get() != start.as_unix() {
+            self.clear(moved);
+            self.start.set(start.as_unix());
+        }
+        self.at.set(at.as_unix());
+    }
+
+    /// Adds one in the current bucket, under the lock.
+    pub(crate) fn add_new(&self, of: Together, moved: &mut BinTable) {
+        if self.used.get() >= USED {
+            self.clear(moved);
+        }
+        let slot = find(self.slots.get_or_init(slots), of);
+        if !slot.is_used() {
+            slot.counters.set(of.counters);
+            slot.bins.set(of.bins);
+            self.used.add(1);
+        }
+        slot.add();
+    }
+
+    /// Takes what is new, under the lock.
+    pub(crate) fn take(&self, taken: &mut Vec<BinSlot>) {
+        self.each_new(|slot, new| {
+            slot.seen.add(new.count);
+            taken.push(new);
+        });
+    }
+
+    /// Returns the number of slots that have something new, under the lock.
+    pub(crate) fn len(&self) -> usize {
+        let mut count = 0;
+        self.each_new(|_, _| count += 1);
+        count
+    }
+
+    /// Empties the slots, under the lock.
+    fn clear(&self, moved: &mut BinTable) {
+        self.each_new(|_, new| moved.add(new));
+        if self.used.get() > 0 {
+            self.slots.get().into_iter().flat_map(|slots| &**slots).for_each(OwnSlot::clear);
+            self.used.set(0);
+        }
+    }
+
+    fn each_new(&self, mut each: impl FnMut(&OwnSlot, BinSlot)) {
+        if self.used.get() == 0 {
+            return;
+        }
+        let start = Timestamp::from_unix(self.start.get());
+        for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
+            // Before the bins: those of a count that is not 0 are there.
+            let count = slot.count.get_after() - slot.seen.get();
+            if count > 0 {
+                let of = Together { counters: slot.counters.get(), bins: slot.bins.get() };
+                each(slot, BinSlot { of, start, count });
+            }
+        }
+    }
+}
+
+impl OwnSlot {
+    #[inline]
+    fn is_of(&self, of: Together) -> bool {
+        self.bins.get() == of.bins && self.counters.get() == of.counters
+    }
+
+    /// No request adds to no bins.
+    fn is_used(&self) -> bool {
+        self.bins.get() != 0
+    }
+
+    #[inline]
+    fn add(&self) {
+        self.count.set_after(self.count.get() + 1);
+    }
+
+    fn clear(&self) {
+        [&self.counters, &self.bins, &self.count, &self.seen].into_iter().for_each(|own| own.set(0));
+    }
+}
+
+fn slots() -> Box<[OwnSlot; SLOTS]> {
+    let slots: Box<[_]> = (0..SLOTS).map(|_| OwnSlot::default()).collect();
+    slots.try_into().expect("as many as were made")
+}
+
+#[inline]
+fn place(of: Together) -> usize {
+    // No more than `SLOTS`: the compiler knows.
+    (of.hash() >> (u64::BITS - SLOT_BITS)) as usize
+}
+
+/// Adds one to a slot that is not at its place.
+#[inline(never)]
+fn add_further(slots: &[OwnSlot; SLOTS], of: Together) -> bool {
+    let slot = find(slots, of);
+    if slot.is_used() {
+        slot.add();
+    }
+    slot.is_used()
+}
+
+/// Returns the slot of these bins, or the one where they would go.
+fn find(slots: &[OwnSlot; SLOTS], of: Together) -> &OwnSlot {
+    let mut place = place(of);
+    loop {
+        let slot = &slots[place % SLOTS];
+        if slot.is_of(of) || !slot.is_used() {
+            return slot;
+        }
+        place += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::visits::distribution::Bin;
+
+    fn together(page: u32, time: u64, status: u16) -> Together {
+        Together::new((7, Some(page)), (Bin::time(Duration::from_millis(time)), Some(Bin::status(status))))
+    }
+
+    #[test]
+    fn each_one_is_taken_once_in_its_own_bucket_while_the_thread_adds_turns_and_empties() {
+        // Some often, and more others than there may be at once.
+        let of = |n: u32| {
+            let n = if n.is_multiple_of(8) { n / 8 } else { n % 20 };
+            together(n % 150, 1 << (n % 13), 200 + u16::try_from(n % 2).expect("small"))
+        };
+        let second = |n: u32| u64::from(n / 20_000);
+        let (own, moved) = (OwnBins::new(), Mutex::new(BinTable::default()));
+        let lock = || moved.lock().expect("no panic");
+        let (mut taken, mut sums) = (Vec::new(), BTreeMap::new());
+        let mut take = || {
+            let mut moved = lock();
+            moved.take(&mut taken);
+            own.take(&mut taken);
+            assert_eq!((moved.len(), taken.iter().filter(|slot| slot.of.bins == 0).count()), (0, 0));
+            for BinSlot { of, start, count } in taken.drain(..) {
+                *sums.entry((start, of.counters, of.bins)).or_insert(0) += count;
+            }
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..600_000 {
+                    let at = Timestamp::from_unix(second(n));
+                    if own.add(of(n), at) {
+                        continue;
+                    }
+                    let mut moved = lock();
+                    if !own.is_at(at) {
+                        own.turn(at, Timestamp::from_unix(second(n) / 3), &mut moved);
+                    }
+                    own.add_new(of(n), &mut moved);
+                }
+            });
+            while !writer.is_finished() {
+                take();
+                // The lock goes to whoever asks first, which is nearly always this thread.
+                (0..2000).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        take();
+        let mut expected = BTreeMap::new();
+        for n in 0..600_000 {
+            let (start, of) = (Timestamp::from_unix(second(n) / 3), of(n));
+            *expected.entry((start, of.counters, of.bins)).or_insert(0) += 1;
+        }
+        assert_eq!((own.len(), sums), (0, expected));
+    }
+
+    #[test]
+    fn what_is_added_while_it_is_taken_is_not_lost() {
+        let (own, of, at) = (OwnBins::new(), together(1, 20, 200), Timestamp::from_unix(60));
+        let mut taken = Vec::new();
+        own.turn(at, at, &mut BinTable::default());
+        own.add_new(of, &mut BinTable::default());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| assert!((0..1_000_000).all(|_| own.add(of, at))));
+            while !writer.is_finished() {
+                own.take(&mut taken);
+            }
+        });
+        own.take(&mut taken);
+        assert_eq!(taken.iter().map(|slot| slot.count).sum::<u64>(), 1_000_001);
+    }
+
+    #[test]
+    fn an_instant_that_is_not_known_and_what_is_new_take_the_lock() {
+        let (own, mut moved) = (OwnBins::new(), BinTable::default());
+        let (of, at) = (together(1, 20, 200), Timestamp::from_unix(60));
+        assert!(!own.add(of, at));
+        own.turn(at, at, &mut moved);
+        assert!(!own.add(of, at));
+        own.add_new(of, &mut moved);
+        assert!(own.add(of, at) && !own.add(of, at.plus(1)) && !own.add(together(1, 20, 404), at));
+        own.turn(at.plus(1), at, &mut moved);
+        assert!(own.add(of, at.plus(1)));
+        assert_eq!((own.len(), moved.len()), (1, 0));
+        own.turn(at.plus(60), at.plus(60), &mut moved);
+        assert_eq!((own.len(), moved.len(), own.add(of, at.plus(60))), (0, 1, false));
+    }
+
+    #[test]
+    fn one_too_many_finds_the_room_of_all_others_which_are_not_lost() {
+        let (own, mut moved) = (OwnBins::new(), BinTable::default());
+        let few = u32::try_from(USED).expect("small");
+        for page in 0..=few {
+            own.add_new(together(page, 20, 200), &mut moved);
+            assert_eq!(own.used.get(), u64::from(page % few) + 1);
+        }
+        assert_eq!((moved.len(), own.len()), (few as usize, 1));
+    }
+
+    #[test]
+    fn most_of_what_requests_have_together_has_a_place_of_its_own() {
+        let all = (0..25)
+            .flat_map(|page| (0..20_u32).flat_map(move |time| [200, 404].map(|status| (page, time, status))));
+        let of = |(page, time, status)| together(page, 1_u64 << time, status);
+        let places: BTreeSet<_> = all.map(|one| place(of(one))).collect();
+        // Of a thousand; by chance there would be 790.
+        assert!(places.len() > 700, "{}", places.len());
+    }
+}

@@ -1,0 +1,207 @@
+//! Labels: properties of requests, such as the referring site, each with one counter per value.
+
+mod places;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use super::registry::Counter;
+use crate::name::CounterName;
+use crate::shard::{Shard, Shards};
+use crate::time::{Precision, Precisions, Timestamp};
+
+use places::Places;
+pub(crate) use places::{LABEL_PLACES, Labelled, MISSED, NONE, OTHER_VALUE};
+
+/// A value of a label that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it counts when hits of its counter are recorded"]
+pub struct NotedValue(NonZeroU32);
+
+/// An error of a label that cannot be created.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// The name is invalid. A name has 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
+    Name(String),
+    /// The process already has 8 labels.
+    TooMany(String),
+}
+
+/// The labels of a process.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    labels: [OnceLock<Label>; LABELS],
+    /// The tally of their counters, which are not in the registry.
+    tally: u32,
+    /// The places of each label.
+    places: usize,
+    shards: Shards,
+    hours: Precision,
+}
+
+/// One label.
+#[derive(Debug)]
+pub(crate) struct Label {
+    name: Box<str>,
+    shard: Shard,
+    tally: u32,
+    places: Mutex<Places>,
+}
+
+/// The maximum number of labels of a process.
+const LABELS: usize = 8;
+
+/// The maximum length of a label name, in bytes.
+const NAME: usize = 32;
+
+/// The minimum width of an hour as labels use it, in seconds.
+const HOUR: u32 = 3600;
+
+/// Returns the precision in which the error bound of a label is counted.
+pub(crate) fn hours(counts: &Precisions) -> Precision {
+    let precisions = || counts.iter().map(|kept| kept.precision);
+    let hours = precisions().find(|precision| precision.as_seconds() >= HOUR);
+    hours.or(precisions().last()).unwrap_or(counts.base())
+}
+
+impl NotedValue {
+    const GENERATION_BITS: u32 = 17;
+    const GENERATIONS: u32 = 1 << Self::GENERATION_BITS;
+    const PLACE_BITS: u32 = 11;
+    const PLACES: u32 = 1 << Self::PLACE_BITS;
+
+    fn new(label: u32, place: usize, generation: u32) -> Self {
+        const { assert!(LABEL_PLACES + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
+        let place = u32::try_from(place).unwrap_or_default() % Self::PLACES;
+        let place = (label << Self::PLACE_BITS) | place;
+        let number = (place << Self::GENERATION_BITS) | (generation % Self::GENERATIONS);
+        Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+    }
+
+    const fn label(self) -> usize {
+        (self.0.get() >> (Self::PLACE_BITS + Self::GENERATION_BITS)) as usize
+    }
+
+    const fn place(self) -> usize {
+        (self.0.get() >> Self::GENERATION_BITS & (Self::PLACES - 1)) as usize
+    }
+
+    const fn generation(self) -> u32 {
+        self.0.get() % Self::GENERATIONS
+    }
+}
+
+impl Labels {
+    /// Creates an empty set of labels. Each label will have this many places, up to [`LABEL_PLACES`].
+    pub(crate) fn new(tally: u32, places: usize, shards: Shards, counts: &Precisions) -> Self {
+        Self { labels: Default::default(), tally, places, shards, hours: hours(counts) }
+    }
+
+    /// Returns the index of the label of this name, adding it if it is new.
+    pub(crate) fn index(&self, name: &str) -> Result<usize, LabelError> {
+        let is_allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        if name.is_empty() || name.len() > NAME || !name.bytes().all(is_allowed) {
+            return Err(LabelError::Name(name.to_owned()));
+        }
+        let new = |number| {
+            let places = Mutex::new(Places::new(number, name, self.places, self.hours));
+            let shard = self.shards.of(&format!("{}{name}", CounterName::LABELS));
+            Label { name: name.into(), shard, tally: self.tally, places }
+        };
+        let mut labels = self.labels.iter().zip(1..);
+        let place = labels.position(|(label, number)| *label.get_or_init(|| new(number)).name == *name);
+        place.ok_or_else(|| LabelError::TooMany(name.to_owned()))
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Label> {
+        self.labels.get(index)?.get()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Label> {
+        self.labels.iter().map_while(OnceLock::get)
+    }
+
+    /// Returns the names of the labels.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|label| &*label.name)
+    }
+
+    /// Returns the label and the value of a counter of the tally.
+    pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
+        let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
+        Some((self.get(noted.label().checked_sub(1)?)?, noted))
+    }
+
+    /// Notes that counts were discarded before they reached the store.
+    pub(crate) fn give_up(&self) {
+        self.iter().for_each(|label| label.places().give_up());
+    }
+}
+
+impl Label {
+    pub(crate) const fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    pub(crate) fn note(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
+        self.places().note(value, at, weight)
+    }
+
+    pub(crate) const fn counter(&self, noted: NotedValue) -> Counter {
+        Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }
+    }
+
+    /// Counts hits of a noted value; returns whether the counts should be [taken](Self::take).
+    pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
+        self.places().count(noted, weight, start)
+    }
+
+    /// Returns the counter of a noted value, and the increase of the error bound of this label.
+    pub(crate) fn counts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> [(CounterName, u64); 2] {
+        self.places().counts(noted, weight, at)
+    }
+
+    /// Returns the counter that hits of a value would currently count under.
+    pub(crate) fn name(&self, noted: NotedValue) -> CounterName {
+        self.places().name_of(noted)
+    }
+
+    /// Takes all counts and leaves the given empty list.
+    pub(crate) fn take(&self, counts: &mut Vec<Labelled>, is_crowded: bool) {
+        self.places().take(counts, is_crowded);
+    }
+
+    /// Returns all hits, and the hits that were not taken yet.
+    pub(crate) fn hits(&self) -> (u64, u64) {
+        let places = self.places();
+        (places.recorded, places.waiting)
+    }
+
+    /// Returns the number of counts that were not taken yet, and their hits.
+    pub(crate) fn cells(&self) -> (usize, u64) {
+        let places = self.places();
+        (places.cells(), places.waiting)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl fmt::Display for LabelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => {
+                write!(f, "{name:?} is no name of a label: 1 to {NAME} of the characters a-z, 0-9, - and _")
+            }
+            Self::TooMany(name) => write!(f, "there are {LABELS} labels, and no room for {name:?}"),
+        }
+    }
+}
+
+impl std::error::Error for LabelError {}
+
+crate::debug::debug_in_full!(LabelError);

@@ -1,0 +1,431 @@
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+
+use datasketches::frequencies::FrequentItemsSketch;
+use foldhash::quality::RandomState;
+
+use super::NotedValue;
+use crate::name::CounterName;
+use crate::time::{Precision, Timestamp};
+use crate::visits::store::AHEAD;
+
+/// The values of one label that have their own counters, and the rules that select them.
+///
+/// While there are free places, every value gets one with its first hit. After that, a value takes the place of the rarest
+/// one if it is known to have had at least 10 hits in this hour and the last, twice as many as the rarest value, and its
+/// share of all hits: 1 in as many as there are places. Until then it counts under `(other)`, and a sketch of frequent
+/// items bounds its hits there.
+///
+/// The share alone protects a busy site. On a site with fewer than 2,000 hits in two hours, every made-up value has this
+/// share with its first hit. Therefore a value also needs a minimum number of hits, and the turnover of places is limited:
+/// see [`TURNOVER`]. This bounds the number of names of a label in the store.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The number of the label, from 1.
+    label: u32,
+    prefix: String,
+    hasher: RandomState,
+    /// The places by value.
+    index: HashMap<Box<str>, usize, RandomState>,
+    places: Vec<Place>,
+    /// The maximum number of values with a place.
+    most: usize,
+    /// The width and offset of hours.
+    hours: Precision,
+    hour: Timestamp,
+    /// The number of hours so far.
+    turn: u32,
+    /// The hits noted in this hour and in the previous one.
+    noted: [u64; 2],
+    /// The hits of values without a place.
+    unplaced: [FrequentItemsSketch<u64>; 2],
+    /// An upper bound of the hits that any value has under `(other)` in this hour.
+    missed: u64,
+    /// The part of `missed` that was already counted.
+    told: u64,
+    closed: Vec<Labelled>,
+    /// True while too many counts are pending to replace values.
+    is_crowded: bool,
+    /// A lower bound of the hits of any value with a place, in this hour and the previous one.
+    fewest: u64,
+    /// Credit for replacements: each costs [`TURNOVER`], and every second adds the number of places.
+    credit: u64,
+    /// The sum of all hits, and of the hits that were not taken yet.
+    pub(crate) recorded: u64,
+    pub(crate) waiting: u64,
+}
+
+/// A value that has a place.
+#[derive(Debug)]
+struct Place {
+    name: CounterName,
+    /// The number of values that had this place earlier.
+    generation: u32,
+    /// Its known hits in this hour and in the previous one.
+    noted: [u64; 2],
+    start: Timestamp,
+    count: u64,
+}
+
+/// A final count of a value in one bucket.
+#[derive(Debug)]
+pub(crate) struct Labelled {
+    pub(crate) name: CounterName,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
+
+/// The maximum number of places of a label.
+pub(crate) const LABEL_PLACES: usize = 2000;
+
+/// The size of a sketch. Its error, at most 3.5 in 8,192 hits, and a share of 1 in 2,000 together are below 0.1 %.
+const SKETCH: usize = 8192;
+
+/// The hits in this hour and the previous one that a value needs to replace another.
+const MIN_HITS: u64 = 10;
+
+/// A value needs this many times the hits of the rarest value to replace it.
+const MARGIN: u64 = 2;
+
+/// The seconds in which every place can pass to another value once: 125 hours, so 16 of 2,000 places in an hour.
+///
+/// After a quiet time, a quarter of the places may pass immediately. With 2,000 places, a process creates at most 2,000 +
+/// 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, for which the store keeps days by default.
+const TURNOVER: u64 = 450_000;
+
+/// The number of final counts at which the current thread folds them.
+const CLOSED: usize = 4096;
+
+/// The places of the reserved names.
+const FIXED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
+pub(crate) const OTHER_VALUE: &str = "(other)";
+pub(crate) const NONE: &str = "(none)";
+pub(crate) const MISSED: &str = "(missed)";
+
+const AT_OTHER: usize = 0;
+const AT_NONE: usize = 1;
+const AT_MISSED: usize = 2;
+
+/// The generation of hits under `(other)` without a value, which do not affect the error bound.
+const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
+
+impl Places {
+    pub(crate) fn new(label: u32, name: &str, most: usize, hours: Precision) -> Self {
+        let prefix = format!("{}{name}:", CounterName::LABELS);
+        let sketch = || FrequentItemsSketch::new(SKETCH).expect("a power of two");
+        let mut places = Self {
+            label,
+            prefix,
+            hasher: RandomState::default(),
+            index: HashMap::default(),
+            places: Vec::new(),
+            most,
+            hours,
+            hour: Timestamp::MIN,
+            turn: 0,
+            noted: [0; 2],
+            unplaced: [sketch(), sketch()],
+            missed: 0,
+            told: 0,
+            closed: Vec::new(),
+            is_crowded: false,
+            fewest: 0,
+            credit: 0,
+            recorded: 0,
+            waiting: 0,
+        };
+        for value in FIXED {
+            let name = places.name(value).expect("the name of a label leaves room for it");
+            places.places.push(Place::of(name, 0, [0; 2]));
+        }
+        places
+    }
+
+    fn name(&self, value: &str) -> Option<CounterName> {
+        CounterName::new(&format!("{}{value}", self.prefix)).ok()
+    }
+
+    /// Returns whether a text is a valid value and not a reserved name.
+    fn is_value(&self, value: &str) -> bool {
+        let bytes = self.prefix.len() + value.len();
+        !value.is_empty()
+            && !value.starts_with('(')
+            && bytes <= CounterName::MAX_BYTES
+            && !value.chars().any(char::is_control)
+    }
+
+    /// Notes hits of a value that are about to be counted.
+    pub(crate) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
+        let weight = u64::from(weight.get());
+        let is_elsewhere = self.go_to(at);
+        self.noted[0] += weight;
+        let Some(value) = value else { return self.noted_at(AT_NONE, 0) };
+        if let Some(&at) = self.index.get(value) {
+            let place = &mut self.places[at];
+            place.noted[0] += weight;
+            let generation = place.generation;
+            return self.noted_at(at, generation);
+        }
+        if !self.is_value(value) {
+            return self.noted_at(AT_OTHER, VALUELESS);
+        }
+        self.note_unplaced(value, weight, is_elsewhere)
+    }
+
+    #[cold]
+    fn note_unplaced(&mut self, value: &str, weight: u64, is_elsewhere: bool) -> NotedValue {
+        let hash = self.hasher.hash_one(value);
+        let [this, last] = &self.unplaced;
+        let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
+        if let Some(at) = self.place_for(sum(known)) {
+            return self.give_place(at, value, known);
+        }
+        let [this, _] = &mut self.unplaced;
+        this.update_with_count(hash, weight);
+        self.missed = self.missed.max(this.upper_bound(&hash));
+        // The bound of this hour does not apply to an earlier one.
+        let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
+        self.noted_at(AT_OTHER, turn % VALUELESS)
+    }
+
+    /// Returns the place that a value with this many hits may have: a free one, or that of the rarest value.
+    fn place_for(&mut self, hits: u64) -> Option<usize> {
+        if self.places.len() < FIXED.len() + self.most {
+            return Some(self.places.len());
+        }
+        let has_share = hits.saturating_mul(self.most as u64) >= sum(self.noted);
+        let may_replace = |fewest: u64| hits >= MIN_HITS.max(fewest.saturating_mul(MARGIN));
+        if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.fewest) {
+            return None;
+        }
+        let values = (0..).zip(&self.places).skip(FIXED.len());
+        let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
+        // The hits of a place never decrease within an hour.
+        self.fewest = sum(rarest.noted);
+        if !may_replace(self.fewest) {
+            return None;
+        }
+        self.credit -= TURNOVER;
+        Some(at)
+    }
+
+    /// Gives a place to a value with these known hits.
+    fn give_place(&mut self, at: usize, value: &str, noted: [u64; 2]) -> NotedValue {
+        let name = self.name(value).expect("it was checked");
+        let mut generation = 0;
+        match self.places.get_mut(at) {
+            None => self.places.push(Place::of(name, generation, noted)),
+            Some(place) => {
+                generation = (place.generation + 1) % NotedValue::GENERATIONS;
+                let mut rarest = std::mem::replace(place, Place::of(name, generation, noted));
+                self.index.remove(&rarest.name[self.prefix.len()..]);
+                rarest.close(&mut self.closed);
+            }
+        }
+        self.index.insert(value.into(), at);
+        self.noted_at(at, generation)
+    }
+
+    fn noted_at(&self, place: usize, generation: u32) -> NotedValue {
+        NotedValue::new(self.label, place, generation)
+    }
+
+    /// Advances to the hour of an instant; returns whether the instant is in another hour nevertheless.
+    #[inline]
+    fn go_to(&mut self, at: Timestamp) -> bool {
+        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
+        since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
+    }
+
+    /// Starts the hour of an instant, unless that hour is over. Also ignores an instant so far ahead that no store accepts
+    /// its hits, because hours would stop until then.
+    #[cold]
+    fn begin_hour(&mut self, at: Timestamp) -> bool {
+        if at < self.hour || at > Timestamp::now().plus(AHEAD) {
+            return false;
+        }
+        let start = self.hours.bucket(at).start;
+        self.earn(start.as_unix() - self.hour.as_unix());
+        self.hour = start;
+        self.turn = self.turn.wrapping_add(1);
+        (self.missed, self.told, self.fewest) = (0, 0, 0);
+        self.noted = [0, self.noted[0]];
+        self.unplaced.swap(0, 1);
+        self.unplaced[0].reset();
+        for place in &mut self.places {
+            place.noted = [0, place.noted[0]];
+        }
+        true
+    }
+
+    /// Allows more replacements after this many seconds, and a quarter of the places at most.
+    fn earn(&mut self, seconds: u64) {
+        let places = self.most as u64;
+        let limit = TURNOVER * (places / 4).max(1);
+        self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
+    }
+
+    /// Notes that counts were discarded, so that the error bound is counted again.
+    pub(crate) const fn give_up(&mut self) {
+        self.told = 0;
+    }
+
+    /// Returns the place of a noted value, and the increase of the error bound since it was last counted.
+    fn settle(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
+        let (place, generation) = (noted.place(), noted.generation());
+        if place == AT_NONE {
+            return (place, 0);
+        }
+        if place != AT_OTHER && self.places.get(place).is_some_and(|place| place.generation == generation) {
+            return (place, 0);
+        }
+        let is_of_this_turn = generation == self.turn % VALUELESS && self.hours.bucket(at).start == self.hour;
+        let missed = match place {
+            AT_OTHER if generation == VALUELESS => 0,
+            AT_OTHER if is_of_this_turn => self.missed - std::mem::replace(&mut self.told, self.missed),
+            // It lost its place, or counts in another hour than it was noted in, so its hits extend the bound.
+            _ => weight,
+        };
+        (AT_OTHER, missed)
+    }
+
+    /// Counts hits of a noted value in the bucket that starts at `start`; returns whether the counts should be
+    /// [taken](Self::take).
+    pub(crate) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
+        let (at, missed) = self.settle(noted, weight, start);
+        self.add(at, start, weight);
+        if missed > 0 {
+            self.add(AT_MISSED, start, missed);
+        }
+        self.closed.len() >= CLOSED
+    }
+
+    fn add(&mut self, at: usize, start: Timestamp, count: u64) {
+        self.recorded += count;
+        self.waiting += count;
+        let place = &mut self.places[at];
+        if place.start != start {
+            place.close(&mut self.closed);
+            place.start = start;
+        }
+        place.count += count;
+    }
+
+    /// Returns the counters of a noted value, for callers that count elsewhere.
+    pub(crate) fn counts(
+        &mut self,
+        noted: NotedValue,
+        weight: u64,
+        at: Timestamp,
+    ) -> [(CounterName, u64); 2] {
+        let (place, missed) = self.settle(noted, weight, at);
+        let name = |at: usize| self.places[at].name.clone();
+        [(name(place), weight), (name(AT_MISSED), missed)]
+    }
+
+    /// Returns the counter that hits of a noted value would currently count under.
+    pub(crate) fn name_of(&self, noted: NotedValue) -> CounterName {
+        let (at, generation) = (noted.place(), noted.generation());
+        let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
+        self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()
+    }
+
+    /// Takes all counts and leaves the given empty list.
+    pub(crate) fn take(&mut self, counts: &mut Vec<Labelled>, is_crowded: bool) {
+        self.is_crowded = is_crowded;
+        std::mem::swap(&mut self.closed, counts);
+        for place in &mut self.places {
+            place.close(counts);
+        }
+        self.waiting = 0;
+    }
+
+    /// Returns the number of counts.
+    pub(crate) fn cells(&self) -> usize {
+        self.closed.len() + self.places.iter().filter(|place| place.count > 0).count()
+    }
+}
+
+impl Place {
+    fn of(name: CounterName, generation: u32, noted: [u64; 2]) -> Self {
+        Self { name, generation, noted, start: Timestamp::MIN, count: 0 }
+    }
+
+    fn close(&mut self, closed: &mut Vec<Labelled>) {
+        let count = std::mem::take(&mut self.count);
+        if count > 0 {
+            closed.push(Labelled { name: self.name.clone(), start: self.start, count });
+        }
+    }
+}
+
+const fn sum([this, last]: [u64; 2]) -> u64 {
+    this.saturating_add(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_told_in_the_hour_in_which_it_is_missed() {
+        let hours = Precision::try_from(3600).expect("not 0");
+        let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
+        let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
+        let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
+            let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
+            let [(name, _), (_, missed)] = places.counts(noted, 1, at);
+            (name.ends_with(OTHER_VALUE), missed)
+        };
+        for value in 0..LABEL_PLACES {
+            assert_eq!(count(&value.to_string(), first, first), (false, 0));
+        }
+        (0..50_000).for_each(|_| _ = count("0", first, first));
+        let other = |missed: u64| (true, missed);
+        assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
+        // The bound of another value is not larger.
+        assert_eq!(count("other", first, first), other(0));
+        // Each hour has its own bound, also for hits that are late or in flight when the hour ends.
+        assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
+        assert_eq!(count("slow", next, next.plus(3600)), other(1));
+        // Invalid values do not extend the bound.
+        assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
+        // Discarded counts are counted again.
+        places.give_up();
+        let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
+        assert_eq!(places.counts(noted, 1, next)[1].1, 3);
+    }
+
+    #[test]
+    fn made_up_values_on_a_small_site_leave_few_names_and_real_ones_get_places() {
+        const WEEKS: u64 = 4;
+        // Made-up values with one hit each, and with enough hits for a place.
+        for repetitions in [1, 12] {
+            let hours = Precision::try_from(3600).expect("not 0");
+            let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
+            let (mut names, mut others) = (HashSet::new(), 0);
+            for hour in 0..WEEKS * 7 * 24 {
+                for n in 0..950_u64 {
+                    // Real values start after a day.
+                    let is_real = hour >= 24 && n % 19 < 2;
+                    let value = match is_real {
+                        true => format!("real-{}", n % 7),
+                        false => format!("made-up-{hour}-{}", n / repetitions),
+                    };
+                    let at = Timestamp::from_unix(36_000 + 3600 * hour + 3 * n);
+                    let noted = places.note(Some(&value), at, NonZeroU32::MIN);
+                    let [(name, _), _] = places.counts(noted, 1, at);
+                    others += u64::from(is_real && hour >= 48 && name.ends_with(OTHER_VALUE));
+                    names.insert(name);
+                }
+            }
+            let bound = 2000 + 500 + WEEKS * 7 * 24 * 16;
+            assert!(names.len() as u64 <= bound, "{} of {repetitions}", names.len());
+            assert_eq!(others, 0, "{repetitions}");
+        }
+    }
+}

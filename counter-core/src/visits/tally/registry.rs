@@ -1,0 +1,305 @@
+//! A registry of counter names, which assigns the small numbers that the tally works with.
+//!
+//! It is a hash table with linear probing in which a slot is written once and never changed: finding a known
+//! name takes no lock under any circumstances, and neither does rejecting a new name when the table is full.
+//! Only adding a new name takes the lock.
+
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use foldhash::quality::RandomState;
+
+use crate::name::CounterName;
+use crate::shard::{Shard, Shards};
+use crate::sketch::Register;
+use crate::time::Timestamp;
+use crate::visitor::VisitorId;
+use crate::visits::distribution::Bin;
+use crate::visits::ledger::Agent;
+use crate::writer::WriterId;
+
+/// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    pub(crate) number: u32,
+    pub(crate) shard: Shard,
+    /// The tally that numbered it; in any other tally it counts as `(other)`. This is a part of that tally's
+    /// writer id, which keeps a hit at half the size.
+    pub(crate) tally: u32,
+}
+
+/// One hit to be recorded on a counter: of weight 1 and without a visitor by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a hit counts when a recorder is given it"]
+pub struct Hit {
+    pub(crate) counter: Counter,
+    /// The register that the visitor raises: hashed here, before any lock is taken.
+    pub(crate) register: Option<Register>,
+    pub(crate) weight: NonZeroU32,
+}
+
+/// The bins of one request, for the [distributions](crate::visits::Distribution) of some counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured<'a> {
+    /// Hits on the counters: it has no meaning how much they weigh, and which visitor they have.
+    pub hits: &'a [Hit],
+    /// The bins: of each [`Measure`](crate::visits::Measure) one at most.
+    pub bins: &'a [Bin],
+}
+
+/// A request that counts under a counter of everything and that of a page.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_core::visits::{Agent, Bin, Measure, PageView};
+/// use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hour = Precision::try_from(3600)?;
+/// let mut counters = Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
+/// let recorder = counters.recorder();
+/// recorder.page_view(PageView {
+///     page: Some(recorder.counter("/")),
+///     others: &[recorder.counter("method:GET")],
+///     bins: &[Bin::time(Duration::from_millis(20)), Bin::status(200)],
+///     ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+/// });
+/// counters.flush().await?;
+///
+/// let (stats, names) = (counters.stats(), ["hits", "/", "method:GET"].map(|name| name.parse().expect("a name")));
+/// assert_eq!(stats.lifetimes(&names).await?, [1, 1, 1]);
+/// assert_eq!(recorder.ledger().requests.recorded, 1);
+/// let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+/// let times = stats.distribution(&names[..2], hour, day, Measure::Time).await?;
+/// assert_eq!(times.merged().count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PageView<'a> {
+    /// The hit on the counter of everything.
+    pub hit: Hit,
+    /// The counter of the page, which has the same hit.
+    pub page: Option<Counter>,
+    /// More counters that have this hit, but not its visitor.
+    pub others: &'a [Counter],
+    /// The bins that are added to the distributions of everything and of the page, once whatever the hit weighs: of each
+    /// [`Measure`](crate::visits::Measure) one at most. Without [`Builder::distributions`](crate::Builder::distributions) nothing
+    /// is measured.
+    pub bins: &'a [Bin],
+    /// The client that made the request.
+    pub agent: Agent,
+    /// The instant before which it counts: see [`Recorder::request_until`](crate::Recorder::request_until).
+    pub until: Timestamp,
+}
+
+impl PageView<'_> {
+    /// Creates a view of no page by this agent, now.
+    #[must_use]
+    pub const fn new(hit: Hit, agent: Agent) -> Self {
+        Self { hit, page: None, others: &[], bins: &[], agent, until: Timestamp::MAX }
+    }
+}
+
+impl Counter {
+    /// Returns a hit on this counter.
+    pub const fn hit(self) -> Hit {
+        Hit { counter: self, register: None, weight: NonZeroU32::MIN }
+    }
+}
+
+impl Hit {
+    /// Sets the visitor of the hit; `None` for an unknown visitor.
+    #[inline]
+    pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
+        self.register = visitor.into().map(Register::from);
+        self
+    }
+
+    /// Sets the register that the visitor of the hit raises, which is all that counting keeps of a visitor.
+    #[inline]
+    pub const fn register(mut self, register: Option<Register>) -> Self {
+        self.register = register;
+        self
+    }
+
+    /// Returns the counter, of which [`Recorder::name`](crate::Recorder::name) knows the name.
+    #[must_use]
+    pub const fn counter(&self) -> Counter {
+        self.counter
+    }
+
+    /// Moves the hit to another counter.
+    pub const fn on(mut self, counter: Counter) -> Self {
+        self.counter = counter;
+        self
+    }
+
+    /// Sets the weight of the hit. Default: 1.
+    pub const fn weight(mut self, weight: NonZeroU32) -> Self {
+        self.weight = weight;
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    hasher: RandomState,
+    other: Counter,
+    shards: Shards,
+    /// A power of two, at least twice the number of names that may be added, so that probes stay short.
+    places: Box<[OnceLock<(CounterName, Counter)>]>,
+    /// The names by number, shared with readers: the list is copied only when a name is added while it is
+    /// being read.
+    names: Mutex<Arc<Vec<CounterName>>>,
+    /// Set when the last free number was assigned.
+    full: OnceLock<()>,
+    most: usize,
+}
+
+/// The number of [`CounterName::OTHER`], in every registry.
+pub(crate) const OTHER: u32 = 0;
+
+/// Marks the number of a counter whose visitor is one of everything too: numbers are lower.
+pub(crate) const PAGE: u32 = 1 << (u32::BITS - 1);
+
+impl Registry {
+    /// Creates a registry for at most `most` names, and `(other)`.
+    pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
+        let places = (2 * (most + 1)).next_power_of_two();
+        let registry = Self {
+            hasher: RandomState::default(),
+            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.part() },
+            shards,
+            places: (0..places).map(|_| OnceLock::new()).collect(),
+            names: Mutex::default(),
+            full: OnceLock::new(),
+            most: most + 1,
+        };
+        registry.insert(CounterName::other());
+        registry
+    }
+
+    /// Returns the counter of this name, adding it if it is new, and `(other)` for one that is invalid; `None` when
+    /// the table is full.
+    #[inline]
+    pub(crate) fn counter(&self, name: &str) -> Option<Counter> {
+        self.probe(name).ok().or_else(|| self.newcomer(name))
+    }
+
+    #[cold]
+    fn newcomer(&self, name: &str) -> Option<Counter> {
+        if self.full.get().is_some() {
+            return None;
+        }
+        CounterName::new(name).map_or_else(|_| Some(self.other()), |name| self.insert(name))
+    }
+
+    /// Returns how many names can still be added.
+    pub(crate) fn free(&self) -> usize {
+        self.most - self.names.lock().expect("nothing panics under this lock").len()
+    }
+
+    /// Returns the counter `(other)`.
+    pub(crate) const fn other(&self) -> Counter {
+        self.other
+    }
+
+    /// Returns the counter of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Counter> {
+        self.probe(name).ok()
+    }
+
+    /// Returns the name of a counter of this registry.
+    pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        names.get(counter.number as usize).filter(|_| counter.tally == self.other.tally).cloned()
+    }
+
+    /// Returns the names by number.
+    pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
+        Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
+    }
+
+    /// Returns how many counters there are: their numbers are below that.
+    pub(crate) fn counters(&self) -> u32 {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        u32::try_from(names.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Brings a list of the shards of counters, by number, up to date.
+    pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        let new = &names[known.len()..];
+        known.extend(new.iter().map(|name| self.shards.of(name)));
+    }
+
+    fn insert(&self, name: CounterName) -> Option<Counter> {
+        let mut names = self.names.lock().expect("nothing panics under this lock");
+        let place = match self.probe(&name) {
+            Ok(counter) => return Some(counter),
+            Err(place) => place,
+        };
+        let number = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most)?;
+        let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
+        Arc::make_mut(&mut names).push(name.clone());
+        if names.len() == self.most {
+            self.full.get_or_init(|| ());
+        }
+        Some(place.get_or_init(|| (name, counter)).1)
+    }
+
+    /// Returns the counter of a name, or the slot where it would go.
+    fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
+        let mask = self.places.len() - 1;
+        let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");
+        loop {
+            match self.places[at].get() {
+                Some((known, counter)) if &**known == name => return Ok(*counter),
+                Some(_) => at = (at + 1) & mask,
+                None => return Err(&self.places[at]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry_of(max: usize) -> Registry {
+        Registry::new(max, WriterId::random(), Shards::ONE)
+    }
+
+    #[test]
+    fn names_past_the_last_place_have_no_counter_and_texts_that_are_no_names_are_other() {
+        let registry = registry_of(2);
+        let number = |name| registry.counter(name).map(|counter| counter.number);
+        assert_eq!(["", "a", "d\n"].map(number), [0, 1, 0].map(Some));
+        assert_eq!(["b", "a", "c"].map(number), [Some(2), Some(1), None]);
+        assert_eq!(registry.counter(CounterName::OTHER), Some(registry.other()));
+        let b = registry.find("b").expect("it was added");
+        assert_eq!(registry.name(b).as_deref(), Some("b"));
+        assert_eq!(registry_of(2).name(b), None);
+        assert_eq!(registry.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["(other)", "a", "b"]);
+    }
+
+    #[test]
+    fn threads_that_bring_the_same_names_agree_on_the_numbers() {
+        let registry = registry_of(500);
+        let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}"))).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(number_all)).collect();
+            for thread in threads {
+                thread.join().expect("no panic");
+            }
+        });
+        let names = registry.names();
+        assert_eq!(names.len(), 501);
+        for (name, number) in names.iter().zip(0..) {
+            assert_eq!(registry.counter(name).map(|counter| counter.number), Some(number));
+        }
+    }
+}

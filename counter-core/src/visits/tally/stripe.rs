@@ -1,0 +1,539 @@
+//! A part of the tally that one thread adds to, without a lock and without a locked instruction.
+//!
+//! A count is never reset, since its thread may be adding to it: folding remembers what it has seen of it, and the rest is new.
+//! So that a count belongs to one bucket, each counter has two, and a thread adds to those of its current bucket. When that
+//! ends it turns to the others, whose bucket is then the new one, and only it does so. Hits of any other bucket go to a list.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use super::bins::{BinSlot, BinTable, OwnBins, Together};
+use super::own::Own;
+use super::registry::OTHER;
+use super::visitors::Ring;
+use crate::time::{Precisions, Timestamp};
+use crate::visits::ledger::{Agent, Ignored, Requests, Skip};
+
+/// Each stripe has its own cache lines, so that threads do not slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Stripe {
+    /// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as long as
+    /// everything else that is done for a hit.
+    at: Own,
+    start: Own,
+    visitors_start: Own,
+    /// The number of the bucket of visitors.
+    visitors_number: Own,
+    /// The side of each slot that is added to.
+    side: AtomicUsize,
+    /// The counter that hits of pages are added to too, and no number of any while there are none.
+    everything: Own,
+    /// Requests, by [`Kind`].
+    requests: [Own; KINDS],
+    counts: Counts,
+    /// The visitors of hits.
+    pub(crate) visitors: Ring,
+    /// The bins of distributions, in the current bucket of theirs.
+    pub(crate) bins: OwnBins,
+    rest: Mutex<Rest>,
+}
+
+/// The counts of a thread, by the number of the counter: the first ones at once, and more in parts, since what a thread adds to
+/// cannot be moved.
+#[derive(Debug)]
+struct Counts {
+    first: Box<[Slot]>,
+    parts: Box<[OnceLock<Box<[Slot]>>]>,
+}
+
+/// The hits of a counter in the current bucket, and those in another.
+#[derive(Debug, Default)]
+struct Slot([Count; SIDES]);
+
+const SIDES: usize = 2;
+
+/// The hits of a counter in a bucket.
+#[derive(Debug, Default)]
+struct Count {
+    alone: Own,
+    /// Hits of a page, each of which is one of everything too.
+    of_page: Own,
+}
+
+/// The number of counters in a part of the counts, and in the first one at most: 64 KB.
+const PART: usize = 2048;
+
+/// The buckets of an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buckets {
+    pub(crate) at: Timestamp,
+    pub(crate) start: Timestamp,
+    pub(crate) visitors: Timestamp,
+    /// The number of the bucket of visitors since 1970.
+    pub(crate) visitors_number: u64,
+}
+
+/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, for each hit of another bucket, and for new bins.
+#[derive(Debug)]
+struct Rest {
+    /// The buckets of both sides.
+    starts: [Timestamp; SIDES],
+    /// The side that the thread adds to.
+    side: usize,
+    /// All of the other side was seen.
+    is_seen: bool,
+    /// The counts that were seen, by the number of the counter.
+    seen: Vec<[Seen; SIDES]>,
+    /// Cells that nothing is added to any more.
+    closed: Vec<Closed>,
+    /// The hits that went to a list and to no slot, and those of them for `(other)`.
+    listed: u64,
+    listed_other: u64,
+    /// The hits that were ever taken.
+    taken: u64,
+    /// The bins of distributions that are not in the thread's own.
+    bins: BinTable,
+}
+
+/// The part of a [`Count`] that was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    alone: u64,
+    of_page: u64,
+}
+
+/// A cell that nothing is added to any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) counter: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
+
+/// The number of closed cells at which the thread that closed the last one folds them: nothing flushes, or
+/// instants come in no order.
+pub(crate) const CLOSED: usize = 4096;
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Visitor,
+    Unidentified,
+    Bot,
+    Excluded,
+    Unmatched,
+    Outcome,
+    Prefetch,
+    Unconfirmed,
+}
+
+const KINDS: usize = Kind::Unconfirmed as usize + 1;
+
+/// The hits of a stripe, by weight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StripeHits {
+    pub(crate) recorded: u64,
+    pub(crate) pending: u64,
+    pub(crate) overflow: u64,
+    /// The cells that are pending, and the bins.
+    pub(crate) cells: usize,
+}
+
+impl Stripe {
+    /// Creates a stripe for at most so many counters.
+    pub(crate) fn new(counters: usize) -> Self {
+        Self {
+            // No instant yet.
+            at: Own::new(u64::MAX),
+            start: Own::default(),
+            visitors_start: Own::default(),
+            visitors_number: Own::default(),
+            side: AtomicUsize::new(0),
+            everything: Own::new(u64::MAX),
+            requests: Default::default(),
+            counts: Counts::new(counters),
+            visitors: Ring::default(),
+            bins: OwnBins::new(),
+            rest: Mutex::new(Rest {
+                starts: [Timestamp::MIN; SIDES],
+                side: 0,
+                is_seen: true,
+                seen: Vec::new(),
+                closed: Vec::new(),
+                listed: 0,
+                listed_other: 0,
+                taken: 0,
+                bins: BinTable::default(),
+            }),
+        }
+    }
+
+    /// Returns whether the buckets of an instant are the current ones.
+    #[inline]
+    pub(crate) fn is_at(&self, at: Timestamp) -> bool {
+        self.at.get() == at.as_unix()
+    }
+
+    /// Returns the start of the current bucket.
+    pub(crate) fn start(&self) -> Timestamp {
+        Timestamp::from_unix(self.start.get())
+    }
+
+    /// Returns the start of the current bucket of visitors.
+    pub(crate) fn visitors_start(&self) -> Timestamp {
+        Timestamp::from_unix(self.visitors_start.get())
+    }
+
+    /// Returns the number of the current bucket of visitors.
+    #[inline]
+    pub(crate) fn visitors_number(&self) -> u64 {
+        self.visitors_number.get()
+    }
+
+    /// Turns to the buckets of an instant; returns whether it is time to [`take`](Self::take) the cells. Of so many counters
+    /// there may be hits.
+    pub(crate) fn turn(&self, to: Buckets, counters: u32) -> bool {
+        let mut rest = self.rest();
+        if rest.starts[rest.side] != to.start {
+            let other = 1 - rest.side;
+            if !rest.is_seen {
+                rest.see(other, &self.counts, counters, self.everything());
+            }
+            rest.starts[other] = to.start;
+            (rest.side, rest.is_seen) = (other, false);
+            self.side.store(other, Ordering::Relaxed);
+        }
+        self.start.set(to.start.as_unix());
+        self.visitors_start.set(to.visitors.as_unix());
+        self.visitors_number.set(to.visitors_number);
+        self.at.set(to.at.as_unix());
+        rest.is_full()
+    }
+
+    /// Adds hits of the [current](Self::is_at) bucket to a counter.
+    #[inline]
+    pub(crate) fn add(&self, counter: u32, weight: u64) {
+        let side = self.side.load(Ordering::Relaxed) % SIDES;
+        self.counts.slot(counter).0[side].alone.add(weight);
+    }
+
+    /// Sets the counter of everything, once: before the thread adds the first hits of a page, and while nobody looks at them.
+    #[cold]
+    pub(crate) fn set_everything(&self, counter: u32) {
+        let _rest = self.rest();
+        self.everything.set(counter.into());
+    }
+
+    /// Returns the counter of everything; it has no meaning while there are no hits of pages.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "it is a counter, or means nothing")]
+    pub(crate) fn everything(&self) -> u32 {
+        self.everything.get() as u32
+    }
+
+    /// Returns whether this is the counter of everything.
+    #[inline]
+    pub(crate) fn is_everything(&self, counter: u32) -> bool {
+        self.everything.get() == u64::from(counter)
+    }
+
+    /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and as many to that of everything.
+    #[inline(always)]
+    pub(crate) fn add_page(&self, counter: u32, weight: u64) {
+        let side = self.side.load(Ordering::Relaxed) % SIDES;
+        self.counts.slot(counter).0[side].of_page.add(weight);
+    }
+
+    /// Adds hits of any bucket; returns whether it is time to [`take`](Self::take) the cells.
+    pub(crate) fn list(&self, counter: u32, start: Timestamp, count: u64) -> bool {
+        let mut rest = self.rest();
+        rest.closed.push(Closed { counter, start, count });
+        rest.listed += count;
+        if counter == OTHER {
+            rest.listed_other += count;
+        }
+        rest.is_full()
+    }
+
+    /// Adds one to bins at any instant; returns whether it is time to [take](Self::take_bins) them.
+    pub(crate) fn add_bins(&self, of: Together, at: Timestamp, distributions: &Precisions) -> bool {
+        let rest = &mut *self.rest();
+        if !self.bins.is_at(at) {
+            let [start, now] = [at, Timestamp::now()].map(|at| distributions.base().bucket(at).start);
+            if start != now {
+                rest.bins.add(BinSlot { of, start, count: 1 });
+                return rest.bins.is_full();
+            }
+            self.bins.turn(at, start, &mut rest.bins);
+        }
+        self.bins.add_new(of, &mut rest.bins);
+        rest.bins.is_full()
+    }
+
+    /// Takes all bins.
+    pub(crate) fn take_bins(&self, bins: &mut Vec<BinSlot>) {
+        let mut rest = self.rest();
+        rest.bins.take(bins);
+        self.bins.take(bins);
+    }
+
+    #[inline]
+    pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
+        self.count(match (agent, has_visitor) {
+            (Agent::Bot, _) => Kind::Bot,
+            (Agent::Human, true) => Kind::Visitor,
+            (Agent::Human, false) => Kind::Unidentified,
+        });
+    }
+
+    pub(crate) fn skip_request(&self, skip: Skip) {
+        self.count(match skip {
+            Skip::Excluded => Kind::Excluded,
+            Skip::Unmatched => Kind::Unmatched,
+            Skip::Outcome => Kind::Outcome,
+            Skip::Prefetch => Kind::Prefetch,
+        });
+    }
+
+    pub(crate) fn unconfirmed(&self) {
+        self.count(Kind::Unconfirmed);
+    }
+
+    #[inline]
+    fn count(&self, kind: Kind) {
+        self.requests[kind as usize].add(1);
+    }
+
+    /// Returns the requests of this thread.
+    pub(crate) fn requests(&self) -> Requests {
+        let of = |kind: Kind| self.requests[kind as usize].get();
+        let (bots, unidentified) = (of(Kind::Bot), of(Kind::Unidentified));
+        let recorded = of(Kind::Visitor) + unidentified + bots;
+        let (excluded, unmatched) = (of(Kind::Excluded), of(Kind::Unmatched));
+        let ignored = Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch) };
+        Requests {
+            observed: recorded + excluded + unmatched + ignored.total(),
+            recorded,
+            excluded,
+            unmatched,
+            ignored,
+            bots,
+            unidentified,
+            unconfirmed: of(Kind::Unconfirmed),
+        }
+    }
+
+    /// Returns the hits of this thread, on so many counters.
+    pub(crate) fn hits(&self, counters: u32) -> StripeHits {
+        let rest = self.rest();
+        let mut hits = StripeHits {
+            recorded: rest.listed,
+            overflow: rest.listed_other,
+            cells: rest.closed.len() + rest.bins.len() + self.bins.len(),
+            ..StripeHits::default()
+        };
+        let mut has_pages = false;
+        for (counter, slot) in self.counts.of(counters) {
+            let seen = rest.seen.get(counter as usize).copied().unwrap_or_default();
+            for (count, seen) in slot.0.iter().zip(seen) {
+                let Seen { alone, of_page } = count.get();
+                hits.recorded += alone + 2 * of_page;
+                hits.cells += usize::from(alone > seen.alone || of_page > seen.of_page);
+                has_pages |= of_page > seen.of_page;
+                if counter == OTHER {
+                    hits.overflow += alone;
+                }
+            }
+        }
+        hits.cells += usize::from(has_pages);
+        hits.pending = hits.recorded - rest.taken;
+        hits
+    }
+
+    /// Takes all cells of so many counters, in exchange for the empty list that it is given. Counters are counted while the
+    /// thread cannot turn: it may have turned from the first hits of a new one, which nobody would look for again.
+    pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: impl FnOnce() -> u32) {
+        let rest = &mut *self.rest();
+        let counters = counters();
+        for side in 0..SIDES {
+            if side == rest.side || !rest.is_seen {
+                rest.see(side, &self.counts, counters, self.everything());
+            }
+        }
+        rest.is_seen = true;
+        std::mem::swap(&mut rest.closed, cells);
+        rest.taken += cells.iter().map(|cell| cell.count).sum::<u64>();
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Rest {
+    const fn is_full(&self) -> bool {
+        self.closed.len() >= CLOSED
+    }
+
+    /// Closes what is new on a side, by the counter of everything.
+    fn see(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
+        let start = self.starts[side];
+        let mut of_pages = 0;
+        for (counter, slot) in counts.of(counters) {
+            let index = counter as usize;
+            if index >= self.seen.len() {
+                self.seen.resize(index + PART, Default::default());
+            }
+            let count = slot.0[side].get();
+            let seen = std::mem::replace(&mut self.seen[index][side], count);
+            let of_page = count.of_page - seen.of_page;
+            of_pages += of_page;
+            let new = count.alone - seen.alone + of_page;
+            if new > 0 {
+                self.closed.push(Closed { counter, start, count: new });
+            }
+        }
+        if of_pages > 0 {
+            self.closed.push(Closed { counter: everything, start, count: of_pages });
+        }
+    }
+}
+
+impl Count {
+    fn get(&self) -> Seen {
+        Seen { alone: self.alone.get(), of_page: self.of_page.get() }
+    }
+}
+
+impl Counts {
+    fn new(counters: usize) -> Self {
+        let more = counters.saturating_sub(PART).div_ceil(PART);
+        Self { first: slots(counters.min(PART)), parts: (0..more).map(|_| OnceLock::new()).collect() }
+    }
+
+    #[inline]
+    fn slot(&self, counter: u32) -> &Slot {
+        self.first.get(counter as usize).unwrap_or_else(|| self.further(counter as usize))
+    }
+
+    #[inline(never)]
+    fn further(&self, counter: usize) -> &Slot {
+        &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
+    }
+
+    /// Returns the slots of so many counters, as far as they are there, with their numbers.
+    fn of(&self, counters: u32) -> impl Iterator<Item = (u32, &Slot)> {
+        let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
+        let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));
+        let all = (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)));
+        all.take_while(move |(counter, _)| *counter < counters)
+    }
+}
+
+fn slots(count: usize) -> Box<[Slot]> {
+    (0..count).map(|_| Slot::default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const ALL: u32 = u32::MAX;
+    const EVERYTHING: u32 = 7;
+
+    fn buckets(second: u64) -> Buckets {
+        let at = Timestamp::from_unix(second);
+        Buckets { at, start: at, visitors: at, visitors_number: second }
+    }
+
+    /// Adds up the cells of a stripe that other threads add to.
+    fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
+        let mut cells = Vec::new();
+        stripe.take(&mut cells, || ALL);
+        for Closed { counter, start, count } in cells {
+            *sums.entry((counter, start)).or_insert(0) += count;
+        }
+    }
+
+    #[test]
+    fn each_hit_is_taken_once_in_its_own_bucket_while_the_thread_adds_and_turns() {
+        let (stripe, mut sums) = (Stripe::new(6000), BTreeMap::new());
+        let number = |n: u64| u32::try_from(n % 5500).expect("small");
+        let is_page = |n: u64| n % 5 < 2 && number(n) != OTHER;
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                stripe.set_everything(EVERYTHING);
+                for n in 0..400_000_u64 {
+                    let second = n / 3000;
+                    if n % 997 == 0 {
+                        stripe.list(number(n), Timestamp::from_unix(second / 2), 2);
+                        continue;
+                    }
+                    if !stripe.is_at(Timestamp::from_unix(second)) {
+                        stripe.turn(buckets(second), ALL);
+                    }
+                    if is_page(n) {
+                        stripe.add_page(number(n), 1 + n % 3);
+                    } else {
+                        stripe.add(number(n), 1 + n % 3);
+                    }
+                }
+            });
+            while !writer.is_finished() {
+                let before = stripe.hits(ALL);
+                take(&stripe, &mut sums);
+                assert!(before.recorded - before.pending <= sums.values().sum::<u64>());
+            }
+        });
+        take(&stripe, &mut sums);
+        let mut expected = BTreeMap::new();
+        for n in 0..400_000_u64 {
+            let second = n / 3000;
+            let (second, count) = if n % 997 == 0 { (second / 2, 2) } else { (second, 1 + n % 3) };
+            let at = Timestamp::from_unix(second);
+            *expected.entry((number(n), at)).or_insert(0) += count;
+            if is_page(n) && n % 997 > 0 {
+                *expected.entry((EVERYTHING, at)).or_insert(0) += count;
+            }
+        }
+        assert_eq!(sums, expected);
+        let StripeHits { recorded, pending, overflow, cells } = stripe.hits(ALL);
+        let other: u64 =
+            expected.iter().filter(|((number, _), _)| *number == OTHER).map(|(_, count)| count).sum();
+        assert_eq!((recorded, pending, cells), (expected.values().sum::<u64>(), 0, 0));
+        assert_eq!(overflow, other);
+    }
+
+    #[test]
+    fn a_thread_that_turns_while_nothing_is_taken_says_when_it_is_full() {
+        let (stripe, mut sums) = (Stripe::new(200), BTreeMap::new());
+        for second in 0..1000 {
+            if stripe.turn(buckets(second), ALL) {
+                take(&stripe, &mut sums);
+            }
+            (0..100).for_each(|counter| stripe.add(counter, 1));
+            assert!(stripe.hits(ALL).cells <= CLOSED + 300);
+        }
+        take(&stripe, &mut sums);
+        assert_eq!((sums.len(), sums.values().sum::<u64>()), (100_000, 100_000));
+    }
+
+    #[test]
+    fn a_thread_that_turns_again_and_again_before_anything_is_taken_loses_nothing() {
+        let (stripe, mut sums) = (Stripe::new(10), BTreeMap::new());
+        for second in [5, 6, 7, 5, 5, 9, 7] {
+            stripe.turn(buckets(second), ALL);
+            stripe.add(3, 1);
+        }
+        assert_eq!((stripe.hits(ALL).pending, stripe.hits(ALL).cells), (7, 7 - 1));
+        take(&stripe, &mut sums);
+        let of = |(_, second): &(u32, Timestamp)| second.as_unix();
+        assert_eq!(
+            sums.iter().map(|(key, count)| (of(key), *count)).collect::<Vec<_>>(),
+            [(5, 3), (6, 1), (7, 2), (9, 1)]
+        );
+    }
+}

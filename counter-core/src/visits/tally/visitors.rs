@@ -1,0 +1,10 @@
+//! The visitors of counters, from the ring of a thread to the registers of open buckets.
+
+mod ring;
+mod ranks;
+mod recent;
+mod registers;
+
+pub(super) use recent::Recent;
+pub(super) use registers::OpenBuckets;
+pub(super) use ring::{CHUNK, Ring, Visit};

@@ -1,0 +1,232 @@
+//! All registers of a counter in a bucket, which hits read while whoever folds raises them.
+//!
+//! A counter with many visitors has them in a place where every thread finds them: a visitor who raises nothing there is known,
+//! and need not go anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::sketch::{REGISTERS, Register};
+use crate::time::Timestamp;
+
+/// The rank of each register, with a mark while it rose and was not collected: eight in a word. One thread at a time raises
+/// them, whoever holds the backlog.
+#[derive(Debug)]
+pub(crate) struct Ranks([AtomicU64; WORDS]);
+
+const WORDS: usize = REGISTERS / 8;
+
+/// The number of words in a block: each block has a bit of what [`Ranks::raise`] returns.
+const BLOCK: usize = WORDS / 64;
+
+const MARK: u8 = 0x80;
+
+/// A mark in every byte.
+const MARKS: u64 = u64::from_ne_bytes([MARK; 8]);
+
+impl Default for Ranks {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS])
+    }
+}
+
+impl Ranks {
+    /// Returns whether a register has at least this rank.
+    #[inline]
+    pub(crate) fn has(&self, Register { index, rank }: Register) -> bool {
+        (self.word(index).load(Ordering::Acquire) >> shift(index)) & u64::from(!MARK) >= u64::from(rank)
+    }
+
+    /// Raises a register to at least this rank and marks it; returns the bit of its block if it was lower, and otherwise 0.
+    pub(crate) fn raise(&self, register: Register) -> u64 {
+        if self.has(register) { 0 } else { self.set(register, true) }
+    }
+
+    /// Sets a register and its mark; returns the bit of its block if it is marked, and otherwise 0.
+    pub(crate) fn set(&self, Register { index, rank }: Register, is_marked: bool) -> u64 {
+        let rank = if is_marked { rank | MARK } else { rank };
+        let others = self.word(index).load(Ordering::Relaxed) & !(0xff << shift(index));
+        self.word(index).store(others | u64::from(rank) << shift(index), Ordering::Release);
+        u64::from(is_marked) << (usize::from(index) / 8 / BLOCK)
+    }
+
+    /// Unmarks the registers of these blocks that are marked, and calls with each.
+    pub(crate) fn collect(&self, mut blocks: u64, mut each: impl FnMut(Register)) {
+        while blocks != 0 {
+            let block = blocks.trailing_zeros() as usize;
+            blocks &= blocks - 1;
+            for (place, word) in self.0.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
+                let ranks = word.load(Ordering::Relaxed);
+                let mut marked = ranks & MARKS;
+                if marked == 0 {
+                    continue;
+                }
+                word.store(ranks & !MARKS, Ordering::Release);
+                while marked != 0 {
+                    let byte = marked.trailing_zeros() / 8;
+                    marked &= marked - 1;
+                    each(register(place, byte, ranks & !MARKS));
+                }
+            }
+        }
+    }
+
+    /// Calls with every register that is set.
+    pub(crate) fn each(&self, mut each: impl FnMut(Register)) {
+        for (place, word) in self.0.iter().enumerate() {
+            let ranks = word.load(Ordering::Relaxed) & !MARKS;
+            let all = (0..8).map(|byte| register(place, byte, ranks));
+            all.filter(|register| register.rank > 0).for_each(&mut each);
+        }
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+
+    #[inline]
+    fn word(&self, index: u16) -> &AtomicU64 {
+        &self.0[usize::from(index) / 8 % WORDS]
+    }
+}
+
+#[inline]
+const fn shift(index: u16) -> u32 {
+    index as u32 % 8 * 8
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "an index has 14 bits, and a rank is a byte")]
+const fn register(place: usize, byte: u32, ranks: u64) -> Register {
+    Register { index: (8 * place) as u16 + byte as u16, rank: (ranks >> (8 * byte)) as u8 }
+}
+
+/// The places where hits find the ranks of counters: each counter has one that it may take, if no other has it.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    places: Box<[Place]>,
+    /// The length of a bucket of visitors, in seconds.
+    width: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The counter and the bucket whose ranks are here.
+    owner: AtomicU64,
+    ranks: OnceLock<Arc<Ranks>>,
+}
+
+/// The number of places: once all were taken, 4 MB.
+const PLACES: usize = 256;
+
+const NOBODY: u64 = u64::MAX;
+
+impl Busy {
+    pub(crate) fn new(width: u64) -> Self {
+        let places =
+            (0..PLACES).map(|_| Place { owner: AtomicU64::new(NOBODY), ranks: OnceLock::new() }).collect();
+        Self { places, width }
+    }
+
+    /// Returns whether a register of a counter in a bucket, by its number, has at least this rank; `None` if it is not here.
+    #[inline]
+    pub(crate) fn has(&self, counter: u32, bucket: u64, register: Register) -> Option<bool> {
+        let (place, owner) = (self.place(counter), owner(counter, bucket));
+        let is_owner = || place.owner.load(Ordering::Acquire) == owner;
+        let ranks = if is_owner() { place.ranks.get()? } else { return None };
+        // Words are read by Acquire and written by Release: who sees the rank of a later owner sees that the place was left.
+        Some(ranks.has(register) && is_owner())
+    }
+
+    /// Gives the place of a counter to it for a bucket, if it is free.
+    pub(crate) fn take(&self, counter: u32, bucket: Timestamp) -> Option<Arc<Ranks>> {
+        let place = self.place(counter);
+        if place.owner.load(Ordering::Relaxed) != NOBODY {
+            return None;
+        }
+        let ranks = place.ranks.get_or_init(Arc::default);
+        ranks.clear();
+        place.owner.store(owner(counter, self.number(bucket)), Ordering::Release);
+        Some(Arc::clone(ranks))
+    }
+
+    /// Frees the places of these counters and buckets, by their numbers.
+    pub(crate) fn leave(&self, which: impl Fn(u32, u64) -> bool) {
+        for place in &self.places {
+            let owner = place.owner.load(Ordering::Relaxed);
+            if owner != NOBODY && which((owner >> NUMBER_BITS) as u32, owner & NUMBERS) {
+                place.owner.store(NOBODY, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the number of a bucket since 1970.
+    pub(crate) fn number(&self, bucket: Timestamp) -> u64 {
+        bucket.as_unix() / self.width
+    }
+
+    #[inline]
+    fn place(&self, counter: u32) -> &Place {
+        &self.places[counter as usize % PLACES]
+    }
+}
+
+/// The bits for the number of a bucket: there is no memory for counters of more than 26.
+const NUMBER_BITS: u32 = 38;
+const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
+
+#[inline]
+const fn owner(counter: u32, bucket: u64) -> u64 {
+    (counter as u64) << NUMBER_BITS | bucket & NUMBERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_has_the_highest_rank_and_is_collected_once_for_each_rise() {
+        let ranks = Ranks::default();
+        let of = |index, rank| Register { index, rank };
+        let collect = |blocks| {
+            let mut all = Vec::new();
+            ranks.collect(blocks, |register| all.push(register));
+            all
+        };
+        let (first, next, last) = (of(0, 51), of(1, 7), of(16_383, 1));
+        let blocks = [last, of(1, 3), next, first].map(|register| ranks.raise(register));
+        assert!(blocks.iter().all(|block| block.count_ones() == 1) && blocks[0] != blocks[1]);
+        assert_eq!([ranks.raise(first), ranks.raise(of(1, 6))], [0, 0]);
+        assert!(ranks.has(first) && ranks.has(of(1, 7)) && !ranks.has(of(1, 8)) && !ranks.has(of(2, 1)));
+        let all = blocks.iter().fold(0, |all, block| all | block);
+        assert_eq!((collect(all), collect(u64::MAX)), (vec![first, next, last], vec![]));
+        assert_eq!(collect(ranks.raise(of(1, 8))), [of(1, 8)]);
+        let mut set = Vec::new();
+        ranks.each(|register| set.push(register));
+        assert_eq!(set, [first, of(1, 8), last]);
+    }
+
+    #[test]
+    fn what_hits_find_is_what_its_owner_has_while_a_place_passes_from_one_to_another() {
+        const LAST: u64 = 20_000;
+        let busy = Busy::new(1);
+        let has = |bucket, register| busy.has(3, bucket, register) == Some(true);
+        // Even buckets have one register, and odd ones another.
+        let register = |bucket: u64| Register { index: u16::from(!bucket.is_multiple_of(2)), rank: 9 };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !has(LAST, register(LAST)) {
+                        let bucket = busy.places[3].owner.load(Ordering::Relaxed) & NUMBERS;
+                        assert!(!has(bucket, register(bucket + 1)));
+                    }
+                });
+            }
+            for bucket in 0..=LAST {
+                busy.leave(|counter, _| counter == 3);
+                let ranks = busy.take(3, Timestamp::from_unix(bucket)).expect("nobody has it");
+                assert!(busy.take(3 + 256, Timestamp::from_unix(bucket)).is_none());
+                ranks.raise(register(bucket));
+            }
+        });
+    }
+}

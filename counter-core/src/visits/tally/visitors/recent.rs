@@ -1,0 +1,119 @@
+//! Visitors that were counted a short while ago: nearly all who return need not be looked at again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ranks::Busy;
+use crate::sketch::Register;
+use crate::visits::tally::registry::PAGE;
+
+/// A table of what threads have left in their rings lately, in which whatever comes later takes a place, beside the ranks of busy
+/// counters. It knows nothing of what it does not have, and what it has is on its way to the registers, or there.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    places: Box<[AtomicU64]>,
+    pub(crate) busy: Busy,
+}
+
+/// The number of places: 128 KB.
+const PLACES: usize = 1 << PLACE_BITS;
+
+const PLACE_BITS: u32 = 14;
+
+const INDEX_BITS: u32 = 14;
+const RANK_BITS: u32 = 6;
+const BUCKET_BITS: u32 = 12;
+
+impl Recent {
+    /// Creates a table for buckets of so many seconds.
+    pub(crate) fn new(width: u64) -> Self {
+        Self { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
+    }
+
+    /// Adds a register of a counter in a bucket, by the number of the bucket; returns whether it is new here. For the counter of a
+    /// page, with its [mark](PAGE), it is one of everything too.
+    ///
+    /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.
+    #[inline(always)]
+    pub(crate) fn add(&self, counter: u32, everything: u32, bucket: u64, register: Register) -> bool {
+        let Register { index, rank } = register;
+        let entry =
+            u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank);
+        // Fibonacci hashing of the counter and the index.
+        let mixed = (entry >> RANK_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACE_BITS);
+        let entry = entry | bucket << (u64::BITS - BUCKET_BITS);
+        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
+        let place = &self.places[mixed as usize % PLACES];
+        place.load(Ordering::Relaxed) != entry
+            && self.add_new(place, entry, [counter, everything], bucket, register)
+    }
+
+    /// Adds what is not in a place yet, unless the counter is busy: its ranks tell as much, and no hit writes there, by which
+    /// threads would slow each other down.
+    #[inline(never)]
+    fn add_new(
+        &self,
+        place: &AtomicU64,
+        entry: u64,
+        [counter, everything]: [u32; 2],
+        bucket: u64,
+        register: Register,
+    ) -> bool {
+        let has = |counter| self.busy.has(counter, bucket, register);
+        let is_known = match has(counter & !PAGE) {
+            Some(is_known) if counter & PAGE > 0 => has(everything).map(|also| is_known && also),
+            is_known => is_known,
+        };
+        if let Some(is_known) = is_known {
+            return !is_known;
+        }
+        place.store(entry, Ordering::Relaxed);
+        true
+    }
+
+    /// Forgets these counters, except for the ranks of busy ones.
+    pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
+        for place in &self.places {
+            let entry = place.load(Ordering::Relaxed) << BUCKET_BITS;
+            #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
+            if which((entry >> (BUCKET_BITS + INDEX_BITS + RANK_BITS)) as u32) {
+                place.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn what_is_there_is_known_until_something_takes_its_place_or_it_is_forgotten() {
+        let recent = Recent::new(3600);
+        let register = |n: u16| Register { index: n % 16_384, rank: 1 };
+        assert!(recent.add(7, 0, 3, register(1)) && !recent.add(7, 0, 3, register(1)));
+        // Another rank, bucket or counter is something else.
+        assert!(recent.add(7, 0, 3, Register { rank: 2, ..register(1) }));
+        assert!(recent.add(7, 0, 4, register(1)) && recent.add(8, 0, 3, register(1)));
+        assert!(recent.add(u32::MAX, 0, u64::MAX, Register { index: 16_383, rank: 51 }));
+        recent.forget(|counter| counter == u32::MAX || counter == 8);
+        assert!(recent.add(u32::MAX, 0, u64::MAX, Register { index: 16_383, rank: 51 }));
+        assert!(recent.add(8, 0, 3, register(1)) && !recent.add(8, 0, 3, register(1)));
+        let known = (0..16_000).filter(|n| !recent.add(9, 0, 3, register(*n))).count();
+        let again = (0..16_000).rev().filter(|n| !recent.add(9, 0, 3, register(*n))).count();
+        assert!(known == 0 && again > 5_000, "{again}");
+    }
+
+    #[test]
+    fn a_visitor_of_a_busy_page_is_known_once_everything_has_it_too() {
+        let (recent, bucket) = (Recent::new(1), Timestamp::from_unix(9));
+        let register = Register { index: 5, rank: 3 };
+        let is_new = || recent.add(1 | PAGE, 2, 9, register);
+        let [page, everything] = [1, 2].map(|counter| recent.busy.take(counter, bucket).expect("it is free"));
+        assert!(is_new() && is_new());
+        page.raise(register);
+        assert!(is_new() && !recent.add(1, 0, 9, register));
+        everything.raise(register);
+        assert!(!is_new());
+    }
+}

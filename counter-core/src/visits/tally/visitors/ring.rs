@@ -1,0 +1,209 @@
+//! The visitors of a thread's hits, on their way to the registers of their buckets.
+//!
+//! Registers of many counters are in no cache, and a request would wait for each. So it leaves its visitors in a ring, and
+//! whoever folds raises many registers one after the other, without waiting in between.
+
+use crate::sketch::Register;
+use crate::time::Timestamp;
+use crate::visits::tally::own::Own;
+
+/// A ring with one writer, the thread of its stripe, and one reader at a time, whoever holds the backlog.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    entries: Box<[Own; ENTRIES]>,
+    /// The number of entries that were ever written.
+    head: Own,
+    /// The bucket of the entry that was written last; the writer's.
+    bucket: Own,
+    /// The number of entries that were ever read.
+    tail: Own,
+    /// The bucket of the entry that was read last; the reader's.
+    read_bucket: Own,
+}
+
+/// The number of entries: 16 KB.
+const ENTRIES: usize = 2048;
+
+/// The number of entries at which the thread that wrote the last one asks for the backlog.
+const MANY: u64 = ENTRIES as u64 / 2;
+
+/// No bucket, before the first one.
+const NONE: u64 = u64::MAX;
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            entries: Box::new([const { Own::new(0) }; ENTRIES]),
+            head: Own::default(),
+            bucket: Own::new(NONE),
+            tail: Own::default(),
+            read_bucket: Own::new(NONE),
+        }
+    }
+}
+
+impl Ring {
+    /// Adds a visitor of a bucket, by the register that it raises; returns whether there was room.
+    #[inline]
+    pub(crate) fn push(&self, counter: u32, bucket: Timestamp, register: Register) -> bool {
+        let mut head = self.head.get();
+        // One more may be needed for the bucket.
+        if head - self.tail.get_after() >= ENTRIES as u64 - 1 {
+            return false;
+        }
+        if self.bucket.get() != bucket.as_unix() {
+            self.bucket.set(bucket.as_unix());
+            self.entries[place(head)].set(of_bucket(bucket));
+            head += 1;
+        }
+        self.entries[place(head)].set(Visit::new(counter, register).0);
+        self.head.set_after(head + 1);
+        true
+    }
+
+    /// Returns whether it is time to [`drain`](Self::drain).
+    #[inline]
+    pub(crate) fn has_many(&self) -> bool {
+        self.head.get() - self.tail.get() >= MANY
+    }
+
+    /// Takes all visitors, some of one bucket at once.
+    pub(crate) fn drain(&self, mut each: impl FnMut(Timestamp, &[Visit])) {
+        let (head, tail) = (self.head.get_after(), self.tail.get());
+        let (mut visits, mut count) = ([Visit(0); CHUNK], 0);
+        let mut each = |visits: &[Visit]| {
+            if !visits.is_empty() {
+                each(Timestamp::from_unix(self.read_bucket.get()), visits);
+            }
+        };
+        for at in tail..head {
+            let entry = self.entries[place(at)].get();
+            if is_bucket(entry) {
+                each(&visits[..count]);
+                count = 0;
+                self.read_bucket.set(bucket_of(entry));
+                continue;
+            }
+            visits[count] = Visit(entry);
+            count += 1;
+            if count == CHUNK {
+                each(&visits);
+                count = 0;
+            }
+        }
+        each(&visits[..count]);
+        self.tail.set_after(head);
+    }
+}
+
+/// The most visits that are taken at once.
+pub(crate) const CHUNK: usize = 64;
+
+/// A visitor of a counter, by the register that it raises.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visit(u64);
+
+impl Visit {
+    #[inline]
+    pub(crate) fn new(counter: u32, Register { index, rank }: Register) -> Self {
+        Self(u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank))
+    }
+
+    /// Returns the visit of another counter by the same visitor.
+    pub(crate) fn on(self, counter: u32) -> Self {
+        Self::new(counter, self.register())
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
+    pub(crate) const fn counter(self) -> u32 {
+        (self.0 >> (INDEX_BITS + RANK_BITS)) as u32
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
+    pub(crate) const fn register(self) -> Register {
+        Register { index: (self.0 >> RANK_BITS) as u16, rank: self.0 as u8 }
+    }
+}
+
+/// The last eight bits of an entry are a rank, which is never 0, or 0 where the entry is a bucket.
+const RANK_BITS: u32 = 8;
+
+const INDEX_BITS: u32 = 16;
+
+fn of_bucket(bucket: Timestamp) -> u64 {
+    bucket.as_unix() << RANK_BITS
+}
+
+const fn is_bucket(entry: u64) -> bool {
+    entry.trailing_zeros() >= RANK_BITS
+}
+
+const fn bucket_of(entry: u64) -> u64 {
+    entry >> RANK_BITS
+}
+
+#[inline]
+fn place(at: u64) -> usize {
+    // A usize may be shorter, but not than the mask.
+    #[allow(clippy::cast_possible_truncation, reason = "masked")]
+    let place = at as usize;
+    place % ENTRIES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn all(bucket: Timestamp, visits: &[Visit]) -> Vec<(u32, Timestamp, Register)> {
+        assert!(!visits.is_empty());
+        visits.iter().map(|visit| (visit.counter(), bucket, visit.register())).collect()
+    }
+
+    #[test]
+    fn every_entry_comes_out_once_with_its_bucket_while_threads_write_and_read() {
+        let ring = Ring::default();
+        let of = |n: u32| {
+            let index = u16::try_from(n % 16_384).expect("14 bits");
+            (n, Timestamp::from_unix(u64::from(n / 100)), Register { index, rank: 1 + (n % 51) as u8 })
+        };
+        let seen = RefCell::new(Vec::new());
+        let drain = || ring.drain(|bucket, visits| seen.borrow_mut().extend(all(bucket, visits)));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..100_000 {
+                    let (counter, bucket, register) = of(n);
+                    while !ring.push(counter, bucket, register) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            while !writer.is_finished() {
+                drain();
+            }
+        });
+        drain();
+        assert!(seen.into_inner().into_iter().eq((0..100_000).map(of)));
+    }
+
+    #[test]
+    fn the_largest_numbers_fit() {
+        let ring = Ring::default();
+        let largest = (u32::MAX, Timestamp::MAX, Register { index: 16_383, rank: 51 });
+        assert!(ring.push(largest.0, largest.1, largest.2));
+        let mut seen = Vec::new();
+        ring.drain(|bucket, visits| seen.extend(all(bucket, visits)));
+        assert_eq!(seen, [largest]);
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_and_has_room_once_it_was_drained() {
+        let (ring, bucket, register) = (Ring::default(), Timestamp::MIN, Register { index: 7, rank: 3 });
+        let pushed = (0..).take_while(|n| ring.push(*n, bucket, register)).count();
+        assert_eq!((pushed, ring.has_many()), (ENTRIES - 2, true));
+        let mut drained = 0;
+        ring.drain(|_, visits| drained += visits.len());
+        assert_eq!((drained, ring.has_many(), ring.push(0, bucket, register)), (pushed, false, true));
+    }
+}

@@ -1,0 +1,214 @@
+//! Made-up series that are difficult for detectors: strong noise, slow drift, new levels, flat lines in noise, spikes in
+//! seasons, and seasons that change. The same seed makes the same series.
+
+use std::f64::consts::TAU;
+
+use super::simulated::{FORTNIGHT, Labeled, Random, labeled, rows, somewhere, traffic, whole};
+
+const DAY: usize = 288;
+
+/// Returns two series of each shape, with random parameters.
+pub fn corpus(seed: u64) -> Vec<Labeled> {
+    let mut random = Random(seed.wrapping_mul(0x5851_F42D_4C95_7F2D));
+    let shapes: [fn(&mut Random) -> Vec<Labeled>; 6] =
+        [strong_noise, slow_drift, new_levels, flat_lines, spikes_in_seasons, changed_seasons];
+    (0..2).flat_map(|_| shapes.map(|shape| shape(&mut random))).flatten().collect()
+}
+
+/// A number between two others.
+fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.unit()
+}
+
+/// Returns a sign.
+fn sign(random: &mut Random) -> f64 {
+    if random.unit() < 0.5 { -1.0 } else { 1.0 }
+}
+
+/// A series of one fortnight, of which `odd` begins at a random row. `value` has the row and the number of rows since then.
+fn one(
+    random: &mut Random,
+    name: &str,
+    mut value: impl FnMut(&mut Random, usize, Option<usize>) -> f64,
+) -> Labeled {
+    let at = somewhere(random, FORTNIGHT);
+    let mut inner = random.clone();
+    _ = random.unit();
+    let series = rows(name, 300, FORTNIGHT, |row, _| value(&mut inner, row, row.checked_sub(at)));
+    labeled(series, &[at])
+}
+
+/// A fortnight in which nothing happens.
+fn nothing(random: &mut Random, name: &str, mut value: impl FnMut(&mut Random, usize) -> f64) -> Labeled {
+    let mut inner = random.clone();
+    _ = random.unit();
+    rows(name, 300, FORTNIGHT, |row, _| value(&mut inner, row))
+}
+
+/// Noise with ordinary and with heavy tails, and bursts of a few rows.
+fn strong_noise(random: &mut Random) -> Vec<Labeled> {
+    let (length, size) = (whole(between(random, 2.0, 12.0)), between(random, 7.0, 12.0));
+    let burst =
+        move |since: Option<usize>| if since.is_some_and(|since| since < length) { size } else { 0.0 };
+    let heavy = |random: &mut Random| {
+        // Student's distribution with four degrees of freedom.
+        let squares: f64 = (0..4).map(|_| random.normal().powi(2)).sum();
+        random.normal() / (squares / 4.0).sqrt()
+    };
+    let mut kept = 0.0;
+    vec![
+        one(random, "strong noise", move |random, _, since| 100.0 + 30.0 * (random.normal() + burst(since))),
+        one(random, "strong noise", move |random, _, since| {
+            100.0 + 10.0 * (heavy(random) + 2.0 * burst(since))
+        }),
+        one(random, "strong noise", move |random, _, since| {
+            let mean = 8.0 * (0.7 * random.normal() + 0.35 * burst(since)).exp();
+            random.poisson(mean)
+        }),
+        // Noise that lasts.
+        one(random, "strong noise", move |random, _, since| {
+            kept = 0.9 * kept + random.normal();
+            50.0 + 5.0 * kept + 10.0 * burst(since)
+        }),
+        nothing(random, "strong noise", move |random, _| 100.0 + 10.0 * heavy(random)),
+        nothing(random, "strong noise", move |random, _| (20.0 + 12.0 * random.normal()).abs()),
+    ]
+}
+
+/// Levels that wander, rise, or swing in a period that is not a day.
+fn slow_drift(random: &mut Random) -> Vec<Labeled> {
+    let (slope, swing) = (sign(random) * between(random, 0.5, 2.0), between(random, 60.0, 120.0));
+    let period = between(random, 700.0, 2500.0);
+    let size = sign(random) * between(random, 8.0, 14.0);
+    let odd = move |since: Option<usize>| if since.is_some_and(|since| since < 8) { size } else { 0.0 };
+    let step = between(random, 0.3, 1.5);
+    let (mut walk, mut calm, mut pull) = (0.0, 0.0, 0.0);
+    vec![
+        one(random, "slow drift", move |random, row, since| {
+            500.0 + slope * 0.1 * row as f64 + 10.0 * (random.normal() + odd(since))
+        }),
+        one(random, "slow drift", move |random, row, since| {
+            300.0 + swing * (TAU * row as f64 / period).sin() + 6.0 * (random.normal() + odd(since))
+        }),
+        one(random, "slow drift", move |random, _, since| {
+            walk += step * random.normal();
+            200.0 + walk + 2.0 * random.normal() + 2.0 * step.max(1.0) * odd(since)
+        }),
+        nothing(random, "slow drift", move |random, _| {
+            calm += step * random.normal();
+            200.0 + calm
+        }),
+        nothing(random, "slow drift", move |random, _| {
+            pull = 0.998 * pull + 0.4 * random.normal();
+            random.poisson((4.5_f64 + 0.15 * pull).exp())
+        }),
+    ]
+}
+
+/// Levels that are new from one row on, in noise and in a season.
+fn new_levels(random: &mut Random) -> Vec<Labeled> {
+    let (up, down) = (between(random, 5.0, 12.0), between(random, 5.0, 12.0));
+    let factor = if random.unit() < 0.5 { between(random, 0.35, 0.6) } else { between(random, 1.6, 3.0) };
+    let mut kept = 0.0;
+    vec![
+        one(random, "new level", move |random, _, since| {
+            80.0 + 4.0 * (random.normal() + since.map_or(0.0, |_| up))
+        }),
+        one(random, "new level", move |random, _, since| {
+            let spike = if random.unit() < 0.005 { 10.0 * random.unit() } else { 0.0 };
+            200.0 + 8.0 * (random.normal() + spike - since.map_or(0.0, |_| down))
+        }),
+        one(random, "new level", move |random, row, since| {
+            let factor = since.map_or(1.0, |_| factor);
+            visits(random, 80.0 * factor * traffic(time(row)))
+        }),
+        one(random, "new level", move |random, _, since| {
+            kept = 0.8 * kept + random.normal();
+            50.0 + 3.0 * kept + 6.0 * since.map_or(0.0, |_| up)
+        }),
+    ]
+}
+
+/// Values that stand still for some hours.
+fn flat_lines(random: &mut Random) -> Vec<Labeled> {
+    let length = whole(between(random, 24.0, 200.0));
+    let still = move |since: Option<usize>| since.is_some_and(|since| since < length);
+    let (mut held, mut kept) = ([0.0; 4], 0.0);
+    let [one_held, two_held, three_held, four_held] = &mut held;
+    let hold = |held: &mut f64, is_still: bool, value: f64| {
+        if !is_still {
+            *held = value;
+        }
+        *held
+    };
+    vec![
+        one(random, "flat line", |random, _, since| {
+            hold(one_held, still(since), 40.0 + 6.0 * random.normal())
+        }),
+        one(random, "flat line", |random, _, since| {
+            kept = 0.97 * kept + random.normal();
+            hold(two_held, still(since), 60.0 + 2.0 * kept + random.normal())
+        }),
+        one(random, "flat line", |random, row, since| {
+            let usual = 100.0 + 20.0 * (TAU * row as f64 / DAY as f64).sin() + 4.0 * random.normal();
+            hold(three_held, still(since), usual)
+        }),
+        one(random, "flat line", |random, _, since| {
+            let usual = random.poisson(30.0);
+            hold(four_held, still(since), usual)
+        }),
+    ]
+}
+
+/// Spikes that are nothing unusual at another time of the day.
+fn spikes_in_seasons(random: &mut Random) -> Vec<Labeled> {
+    let (height, rows) = (between(random, 0.5, 0.9), whole(between(random, 3.0, 9.0)));
+    let is_odd = move |since: Option<usize>| since.is_some_and(|since| since < rows);
+    let swing = |row: usize| 0.5 - 0.5 * (TAU * row as f64 / DAY as f64).cos();
+    vec![
+        one(random, "spike in a season", move |random, row, since| {
+            let usual = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
+            if is_odd(since) { usual + 60.0 * height } else { usual }
+        }),
+        one(random, "spike in a season", move |random, row, since| {
+            let usual = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
+            if is_odd(since) { usual - 60.0 * height } else { usual }
+        }),
+        one(random, "spike in a season", move |random, row, since| {
+            let more = if is_odd(since) { 150.0 * height } else { 0.0 };
+            visits(random, 150.0 * traffic(time(row)) + more)
+        }),
+    ]
+}
+
+/// Days that are others from one row on: later, steeper, or without a night.
+fn changed_seasons(random: &mut Random) -> Vec<Labeled> {
+    let late = between(random, 0.2, 0.45);
+    let steep = if random.unit() < 0.5 { between(random, 0.1, 0.4) } else { between(random, 1.8, 2.5) };
+    let wave = |phase: f64| (TAU * phase).sin();
+    vec![
+        one(random, "changed season", move |random, row, since| {
+            let phase = row as f64 / DAY as f64 + since.map_or(0.0, |_| late);
+            100.0 + 40.0 * wave(phase) + 4.0 * random.normal()
+        }),
+        one(random, "changed season", move |random, row, since| {
+            let size = since.map_or(1.0, |_| steep);
+            100.0 + 40.0 * size * wave(row as f64 / DAY as f64) + 4.0 * random.normal()
+        }),
+        one(random, "changed season", move |random, row, since| {
+            let busy = if since.is_some() { 0.8 } else { traffic(time(row)) };
+            visits(random, 60.0 * busy)
+        }),
+    ]
+}
+
+/// Returns a count that strays by a twelfth of its mean, beside the variance of independent visits.
+fn visits(random: &mut Random, mean: f64) -> f64 {
+    let relative = (1.0 + 0.08 * random.normal()).max(0.1);
+    random.poisson(mean * relative)
+}
+
+/// The time of a row of five minutes.
+fn time(row: usize) -> u64 {
+    super::simulated::BEGIN + 300 * row as u64
+}
