@@ -2,7 +2,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::unwind::Panicked;
+use crate::log::unwind::Panicked;
 use crate::{Precision, Timestamp};
 
 /// An error of writing to a store, or of reading from it.
@@ -163,4 +163,4 @@ impl StdError for Error {
     }
 }
 
-crate::debug::debug_in_full!(Error);
+crate::log::debug::debug_in_full!(Error);

@@ -141,27 +141,12 @@
     allow(dead_code, unused_imports, unused_macros, reason = "only the driver of a database uses it")
 )]
 
-mod debug;
-mod unwind;
-mod later;
-mod backoff;
-mod log_limit;
-mod name;
-mod writer;
+mod log;
 pub mod time;
-mod expiry_clock;
 pub mod sketch;
 pub mod visitor;
-mod shard;
 mod error;
-mod future;
-mod handle;
-#[cfg(any(feature = "spool", feature = "sqlite"))]
-mod private_file;
-#[cfg(feature = "dump")]
-mod line;
-#[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
-mod operations;
+mod family;
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(all(feature = "entity", feature = "own-client", feature = "unique", feature = "window")),
@@ -191,12 +176,20 @@ pub mod guide;
 /// What the other packages of the workspace use, which pin the exact version. It is not part of the API.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::debug::{debug_in_full, in_full};
     pub use crate::document::change::change_document;
+    pub use crate::log::debug::{debug_in_full, in_full};
 }
 
+#[cfg(feature = "dump")]
+use family::line;
+#[cfg(feature = "spool")]
+use family::private_file;
+use family::{future, handle, name, shard, writer};
+use log::{debug, log_limit, unwind};
+use time::{backoff, expiry_clock, later};
+
 pub use error::{Error, ErrorKind};
-pub use name::CounterName;
+pub use family::name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;

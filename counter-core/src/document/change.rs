@@ -2,7 +2,7 @@ use tokio::time::sleep;
 
 use super::{Document, DocumentStore};
 use crate::Error;
-use crate::backoff::Backoff;
+use crate::time::backoff::Backoff;
 
 /// The number of attempts to replace a document, which other processes may replace as well.
 const MAX_ATTEMPTS: u32 = 20;

@@ -3,7 +3,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::version::random;
 use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::family::future::Answer;
 
 /// The documents in the memory of the process.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use futures_util::future::try_join;
 
 use super::version::random;
 use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
 use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
-use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 
 /// The documents of one namespace.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::version::random;
 use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::sql::{Database, Failure, Value};
 use crate::{Error, ErrorKind, Timestamp};
 

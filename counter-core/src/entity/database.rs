@@ -1,5 +1,5 @@
 use crate::entity::{EntityError, EntityId, EntityRow, Versioned};
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// A database that has the true counts: a row for each entity and field, with a count and a version.
 ///

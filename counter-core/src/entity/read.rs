@@ -6,9 +6,9 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
-use super::abandoned::LeaseGuard;
 use super::entities::Inner;
-use super::single_flight::{InFlightQuery, QueryResult};
+use super::entities::abandoned::LeaseGuard;
+use super::entities::single_flight::{InFlightQuery, QueryResult};
 use super::{EntityDatabase, EntityError};
 use crate::entity::{
     Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,

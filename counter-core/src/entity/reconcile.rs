@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
+use super::entities::invalidations::InvalidationGuard;
 use super::{Entities, EntityDatabase, EntityError, EntityErrorKind};
 use crate::entity::{Entity, EntityAudit, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
-use crate::operations::measured;
-use crate::unwind::{caught, tell};
+use crate::family::operations::measured;
+use crate::log::unwind::{caught, tell};
 
 /// A source of the true counts: the tables that the counts are a summary of.
 ///

@@ -17,7 +17,7 @@ use tables::Tables;
 
 use super::database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
 use super::{EntityError, EntityErrorKind, EntityId, EntityRow, Versioned};
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
 use crate::sql::driver::{Connection, Driver};
 use crate::sql::{Class, Dialect, Failure};
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
+use super::entities::invalidations::InvalidationGuard;
 use super::{EntityDatabase, EntityError, EntityErrorKind};
 use crate::Error;
 use crate::entity::{Entity, EntityCache, EntityId, EntityRow, Versioned};

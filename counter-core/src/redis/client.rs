@@ -9,9 +9,9 @@ use super::probed::Probed;
 use super::refusal::Refusal;
 use super::topology::Topology;
 use crate::Error;
-use crate::future::{Answer, BoxFuture};
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::shard::{Shard, Shards};
 use crate::redis::{Call, Command, Connection, Prefix, Script, converted, has_code, unavailable};
-use crate::shard::{Shard, Shards};
 
 /// A client of one namespace, by which each family of counters sends its commands.
 #[derive(Debug)]

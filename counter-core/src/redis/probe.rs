@@ -4,8 +4,8 @@ use super::client::Client;
 use super::server::RedisServer;
 use super::topology::Topology;
 use super::transaction::Queue;
-use crate::future::Answer;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
 use crate::{Error, ErrorKind};
 
 impl Client {

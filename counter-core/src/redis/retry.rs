@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::backoff::Backoff;
 use crate::redis::has_code;
+use crate::time::backoff::Backoff;
 use crate::{Error, ErrorKind};
 
 /// The time after the first attempt within which the last one begins.

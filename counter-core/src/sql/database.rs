@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::pools::{CALL_TIMEOUT, Pools, Source};
 use super::{Class, Dialect, Failure, Row, SchemaError, Session, Value, tables};
-use crate::backoff::Backoff;
-use crate::expiry_clock::ExpiryClock;
+use crate::time::backoff::Backoff;
+use crate::time::expiry_clock::ExpiryClock;
 use crate::{Error, ErrorKind};
 
 /// The time that a batch may take: after an outage it has thousands of buckets, and would never be applied if it

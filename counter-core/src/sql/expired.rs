@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Database, Failure, Session, Value};
-use crate::expiry_clock::{Expired, Expiry, ExpiryClock};
+use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::{Error, Timestamp};
 
 /// The tables with rows that nothing reads after their expiry, with the columns of their keys, and the condition

@@ -9,7 +9,7 @@ use super::driver::{Connection, Driver, Pool};
 use super::schema::{Schema, Settings};
 use super::session::Place;
 use super::{Dialect, Failure, Session};
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
 
 /// The time that a call may take with all of its attempts, and that it waits for a connection.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);

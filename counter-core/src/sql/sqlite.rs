@@ -14,7 +14,7 @@ use super::driver::driver;
 use super::pools::Pools;
 use super::statement::json;
 use super::{Class, Database, Dialect, Settings};
-use crate::private_file;
+use crate::family::private_file;
 
 /// Prepares connections to a file, which are opened when they are needed.
 pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Database {

@@ -293,7 +293,7 @@ impl fmt::Display for PrecisionsError {
 
 impl std::error::Error for PrecisionsError {}
 
-crate::debug::debug_in_full!(PrecisionsError);
+crate::log::debug::debug_in_full!(PrecisionsError);
 
 fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")

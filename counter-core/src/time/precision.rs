@@ -223,7 +223,7 @@ impl fmt::Display for PrecisionError {
 
 impl std::error::Error for PrecisionError {}
 
-crate::debug::debug_in_full!(PrecisionError);
+crate::log::debug::debug_in_full!(PrecisionError);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
 use super::distinct::intersection;
-use crate::operations::measured;
+use crate::family::operations::measured;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind};
 

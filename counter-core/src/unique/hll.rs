@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::UniqueCounter;
 use super::counter::merge;
-use crate::operations::{describe, measured};
+use crate::family::operations::{describe, measured};
 use crate::unique::{UniqueKey, UniqueKind, UniqueStore};
 use crate::{CounterName, Error};
 

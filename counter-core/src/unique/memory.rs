@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::sketch::Sketch;
 use crate::unique::{
     Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,

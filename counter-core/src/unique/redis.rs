@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::redis::{
     Call, Client, Connection, Script, answer_of, converted, it_may_pass, nothing_was_done, retried,
     unavailable,

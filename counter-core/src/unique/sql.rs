@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sqlx::Error as SqlError;
 
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::sketch::Sketch;
 use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
 use crate::unique::{

@@ -1,8 +1,8 @@
 use std::fmt;
 
 use crate::CounterName;
-use crate::future::Answer;
-use crate::handle::for_handles;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
 use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Threshold};
 

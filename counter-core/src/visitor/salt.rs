@@ -318,7 +318,7 @@ impl fmt::Display for SaltError {
 
 impl std::error::Error for SaltError {}
 
-crate::debug::debug_in_full!(SaltError);
+crate::log::debug::debug_in_full!(SaltError);
 
 #[cfg(test)]
 mod tests {

@@ -89,7 +89,7 @@ impl fmt::Display for SecretError {
 
 impl std::error::Error for SecretError {}
 
-crate::debug::debug_in_full!(SecretError);
+crate::log::debug::debug_in_full!(SecretError);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
 use super::{Dimensions, WindowCounters};
-use crate::operations::measured;
+use crate::family::operations::measured;
 use crate::{Error, Timestamp};
 
 /// A count that should be in a window, as another place has it: a table of the application's, mostly.

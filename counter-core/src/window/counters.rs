@@ -9,8 +9,8 @@ use super::dimensions::in_window;
 use super::fold::{Fold, add_folded, unconfirmed};
 use super::folding::{self, FoldingFront, FoldingWorker};
 use super::settings::Settings;
-use crate::operations::{self, measured};
-use crate::shard::{Shard, Shards};
+use crate::family::operations::{self, measured};
+use crate::family::shard::{Shard, Shards};
 use crate::window::{Acquired, Addition, Dimensions, Window, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
 
@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::MemoryStore;
-    use crate::future::{Answer, BoxFuture};
+    use crate::family::future::{Answer, BoxFuture};
 
     /// A store that has to be waited for, and counts how often it is asked.
     #[derive(Debug, Default)]

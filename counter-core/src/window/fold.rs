@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use crate::operations::measured;
+use crate::family::operations::measured;
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind};
 

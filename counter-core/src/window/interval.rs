@@ -122,7 +122,7 @@ impl fmt::Display for WindowError {
 
 impl std::error::Error for WindowError {}
 
-crate::debug::debug_in_full!(WindowError);
+crate::log::debug::debug_in_full!(WindowError);
 
 #[cfg(test)]
 mod tests {

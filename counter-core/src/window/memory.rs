@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
-use crate::expiry_clock::{Expired, Expiry, ExpiryClock};
-use crate::future::{Answer, BoxFuture};
+use crate::family::future::{Answer, BoxFuture};
+use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 

@@ -9,12 +9,12 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
 use futures_util::future::{TryFutureExt, join_all};
 
-use crate::future::{Answer, BoxFuture};
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::shard::Shards;
 use crate::redis::{
     Call, Client, Group, Prefix, Script, all_at_once, explain, in_order, it_may_pass, nothing_was_done,
     retried,
 };
-use crate::shard::Shards;
 use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::future::{Answer, BoxFuture};
+use crate::family::future::{Answer, BoxFuture};
 use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
 use crate::window::{Acquired, Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};

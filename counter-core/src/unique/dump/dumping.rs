@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::line::{Entry, UniqueDumped};
-use crate::future::Answer;
-use crate::line::{FIRST_SUM, sealed};
+use crate::family::future::Answer;
+use crate::family::line::{FIRST_SUM, sealed};
 use crate::unique::counter::ITEM_BYTES;
 use crate::unique::{Contents, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind, Timestamp};

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
-use crate::line::{self, FORMAT, cut, decoded, encoded, encoded_bytes};
+use crate::family::line::{self, FORMAT, cut, decoded, encoded, encoded_bytes};
 use crate::sketch::Sketch;
 use crate::unique::counter::{ITEM_BYTES, ITEMS};
 use crate::unique::{UniqueKey, UniqueKind};
@@ -170,7 +170,7 @@ fn key(kind: &str, name: &str) -> Result<UniqueKey, String> {
 mod tests {
     use super::*;
     use crate::CounterName;
-    use crate::line::LINE;
+    use crate::family::line::LINE;
     use crate::sketch::Register;
     use crate::unique::Threshold;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::line::{self, Record, UniqueDumped, parse};
-use crate::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::line::{FIRST_SUM, LINE, Sealed};
 use crate::unique::UniqueStore;
 use crate::{Error, ErrorKind};
 
@@ -215,4 +215,4 @@ impl std::error::Error for UniqueRestoreError {
     }
 }
 
-crate::debug::debug_in_full!(UniqueRestoreError);
+crate::log::debug::debug_in_full!(UniqueRestoreError);

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::entity::{
     EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use crate::future::Answer;
-use crate::later::later;
+use crate::family::future::Answer;
+use crate::time::later::later;
 
 /// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
 const MOST: usize = 100_000;

@@ -10,7 +10,7 @@ use fred::types::Value;
 use crate::entity::{
     EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
 use crate::{Error, ErrorKind};
 
