@@ -4,13 +4,9 @@ mod id;
 mod kind;
 mod jitter;
 mod versioned;
-mod cache;
+pub(crate) mod cache;
 mod error;
 mod database;
-mod single_flight;
-mod abandoned;
-mod invalidations;
-mod patience;
 mod entities;
 mod write;
 mod transaction;
@@ -19,11 +15,6 @@ mod write_behind;
 mod reconcile;
 #[cfg(feature = "sql")]
 mod sql;
-pub(crate) mod memory;
-#[cfg(feature = "redis")]
-pub(crate) mod redis;
-#[cfg(feature = "sql")]
-pub(crate) mod uncached;
 
 pub use cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 pub use database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
@@ -48,4 +39,4 @@ pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
 pub use write_behind::{AddError, EntityFlusher, EntityLedger, WriteBehind};
 
-pub use crate::writer::WriterId;
+pub use crate::family::writer::WriterId;

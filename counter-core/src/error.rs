@@ -2,8 +2,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::unwind::Panicked;
-use crate::{Precision, Timestamp};
+use crate::log::unwind::Panicked;
+use crate::time::{Precision, Timestamp};
 
 /// An error of writing to a store, or of reading from it.
 #[derive(Clone)]
@@ -163,4 +163,4 @@ impl StdError for Error {
     }
 }
 
-crate::debug::debug_in_full!(Error);
+crate::log::debug::debug_in_full!(Error);

@@ -136,28 +136,12 @@
     allow(dead_code, unused_imports, unused_macros, reason = "only the driver of a database uses it")
 )]
 
-mod debug;
-mod unwind;
-mod later;
-mod backoff;
-mod passes;
-mod log_limit;
-mod name;
-mod writer;
+mod log;
 pub mod time;
-mod expiry_clock;
 pub mod sketch;
 pub mod visitor;
-mod shard;
 mod error;
-mod future;
-mod handle;
-#[cfg(any(feature = "spool", feature = "sqlite"))]
-mod private_file;
-#[cfg(feature = "dump")]
-mod line;
-#[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
-mod operations;
+mod family;
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(all(feature = "entity", feature = "own-client", feature = "unique", feature = "window")),
@@ -181,7 +165,7 @@ pub mod guide;
 pub mod internal;
 
 pub use error::{Error, ErrorKind};
-pub use name::CounterName;
+pub use family::name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;

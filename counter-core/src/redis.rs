@@ -1,11 +1,6 @@
 //! The way to a Redis server: connections, clusters, scripts and transactions. It knows no family of counters.
 
 mod namespace;
-mod address;
-mod client_handle;
-mod dialer;
-mod renewals;
-mod queues;
 mod connection;
 mod cluster;
 mod topology;

@@ -7,7 +7,7 @@ macro_rules! families {
         $call! {
             ($($arguments)*)
             #[cfg(all())]
-            visits: crate::Store [
+            visits: crate::visits::store::Store [
                 crate::visits::store::memory::MemoryVisits,
                 crate::visits::store::redis::RedisVisits,
                 crate::visits::store::sql::SqlVisits
@@ -25,10 +25,10 @@ macro_rules! families {
                 crate::window::sql::SqlWindows
             ]
             #[cfg(feature = "entity")]
-            entities: crate::entity::EntityCache [
-                crate::entity::memory::MemoryEntities,
-                crate::entity::redis::RedisEntities,
-                crate::entity::uncached::Uncached
+            entities: crate::entity::cache::EntityCache [
+                crate::entity::cache::memory::MemoryEntities,
+                crate::entity::cache::redis::RedisEntities,
+                crate::entity::cache::uncached::Uncached
             ]
             #[cfg(all())]
             documents: crate::document::DocumentStore [
@@ -101,8 +101,8 @@ pub use redis::{ConnectError, RedisBuilder, RedisStore};
 #[cfg(feature = "sql")]
 pub use sql::{SqlBuilder, SqlConnectError, SqlStore};
 
-pub use crate::future::{Answer, BoxFuture};
+pub use crate::family::future::{Answer, BoxFuture};
+pub use crate::family::shard::{Shard, Shards, ShardsError};
+pub use crate::family::writer::WriterId;
 #[cfg(feature = "redis")]
 pub use crate::redis::{Namespace, NamespaceError, RedisServer};
-pub use crate::shard::{Shard, Shards, ShardsError};
-pub use crate::writer::WriterId;

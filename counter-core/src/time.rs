@@ -4,6 +4,9 @@ mod timestamp;
 mod precision;
 mod grid;
 mod sample;
+pub(crate) mod backoff;
+pub(crate) mod later;
+pub(crate) mod expiry_clock;
 
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use precision::{Bucket, Precision, PrecisionError};

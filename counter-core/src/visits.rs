@@ -34,5 +34,5 @@ pub use store::{
 };
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
 
-pub use super::name::CounterNameError;
-pub use super::writer::WriterId;
+pub use crate::family::name::CounterNameError;
+pub use crate::family::writer::WriterId;

@@ -1,8 +1,8 @@
 use tokio::time::sleep;
 
-use super::{Document, DocumentStore};
-use crate::Error;
-use crate::backoff::Backoff;
+use super::store::{Document, DocumentStore};
+use crate::error::Error;
+use crate::time::backoff::Backoff;
 
 /// The number of attempts to replace a document, which other processes may replace as well.
 const MAX_ATTEMPTS: u32 = 20;
@@ -40,7 +40,7 @@ pub async fn change_document<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryStore;
+    use crate::stores::MemoryStore;
 
     async fn increment(store: &MemoryStore) -> Option<u8> {
         let change = |document: Result<Document, Error>| {

@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
+use super::store::{Document, DocumentStore};
 use super::version::random;
-use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::family::future::Answer;
 
 /// The documents in the memory of the process.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 use futures_util::future::try_join;
 
+use super::store::{Document, DocumentStore};
 use super::version::random;
-use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
 use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
-use crate::shard::Shard;
-use crate::{Error, ErrorKind};
 
 /// The documents of one namespace.
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::store::{Document, DocumentStore};
 use super::version::random;
-use super::{Document, DocumentStore};
-use crate::future::Answer;
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
 use crate::sql::{Database, Failure, Value};
-use crate::{Error, ErrorKind, Timestamp};
+use crate::time::Timestamp;
 
 /// The documents of one database.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use std::fmt;
 
-use crate::Timestamp;
-use crate::future::Answer;
-use crate::handle::for_handles;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::time::Timestamp;
 
 /// A store of documents.
 ///

@@ -1,9 +1,16 @@
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(feature = "sql")]
+pub(crate) mod uncached;
+
 use std::fmt;
 use std::time::Duration;
 
-use crate::entity::{EntityId, Versioned};
-use crate::future::Answer;
-use crate::handle::for_handles;
+use super::id::EntityId;
+use super::versioned::Versioned;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
 
 /// A cache that keeps copies of the counts of entities for a while: see [`Entities`](crate::entity::Entities)
 /// for how it is used.

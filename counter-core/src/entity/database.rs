@@ -1,5 +1,8 @@
-use crate::entity::{EntityError, EntityId, EntityRow, Versioned};
-use crate::writer::WriterId;
+use super::cache::EntityRow;
+use super::error::EntityError;
+use super::id::EntityId;
+use super::versioned::Versioned;
+use crate::family::writer::WriterId;
 
 /// A database that has the true counts: a row for each entity and field, with a count and a version.
 ///

@@ -1,5 +1,10 @@
 //! The handle on the counts of a kind, and its settings.
 
+pub(super) mod single_flight;
+pub(super) mod abandoned;
+pub(super) mod invalidations;
+mod patience;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,15 +12,19 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::abandoned::AbandonedLeases;
-use super::invalidations::PendingInvalidations;
-use super::patience::Patience;
-use super::single_flight::SingleFlight;
-use super::{EntityDatabase, EntityError, EntityErrorKind};
-use crate::entity::{Entity, EntityCache, EntityId};
-use crate::log_limit::LogLimit;
-use crate::operations::{self, measured};
-use crate::{Error, ErrorKind};
+use super::cache::EntityCache;
+use super::database::EntityDatabase;
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::kind::Entity;
+use crate::error::{Error, ErrorKind};
+use crate::family::operations;
+use crate::family::operations::measured;
+use crate::log::log_limit::LogLimit;
+use abandoned::AbandonedLeases;
+use invalidations::PendingInvalidations;
+use patience::Patience;
+use single_flight::SingleFlight;
 
 /// The counts of all entities of one kind, such as the views and likes of posts.
 ///

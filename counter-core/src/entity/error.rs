@@ -2,8 +2,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::operations::Outcome;
-use crate::unwind::Panicked;
+use crate::family::operations::Outcome;
+use crate::log::unwind::Panicked;
 
 /// An error of an operation on entities.
 #[derive(Clone)]
@@ -149,4 +149,4 @@ impl StdError for EntityError {
     }
 }
 
-crate::debug::debug_in_full!(EntityError);
+crate::log::debug::debug_in_full!(EntityError);

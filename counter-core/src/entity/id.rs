@@ -83,7 +83,7 @@ impl fmt::Display for EntityIdError {
 
 impl std::error::Error for EntityIdError {}
 
-crate::debug::debug_in_full!(EntityIdError);
+crate::log::debug::debug_in_full!(EntityIdError);
 
 #[cfg(test)]
 mod tests {

@@ -6,13 +6,15 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
-use super::abandoned::LeaseGuard;
+use super::cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+use super::database::EntityDatabase;
 use super::entities::Inner;
-use super::single_flight::{InFlightQuery, QueryResult};
-use super::{EntityDatabase, EntityError};
-use crate::entity::{
-    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
-};
+use super::entities::abandoned::LeaseGuard;
+use super::entities::single_flight::{InFlightQuery, QueryResult};
+use super::error::EntityError;
+use super::id::EntityId;
+use super::kind::Entity;
+use super::versioned::Versioned;
 
 /// The time that a reader may take to read the database and keep a copy.
 const LEASE: Duration = Duration::from_secs(3);

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
-use super::{Entities, EntityDatabase, EntityError, EntityErrorKind};
-use crate::entity::{Entity, EntityAudit, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
-use crate::operations::measured;
-use crate::unwind::{caught, tell};
+use super::cache::{EntityAudit, EntityCache, EntityLease, EntityRow};
+use super::database::EntityDatabase;
+use super::entities::invalidations::InvalidationGuard;
+use super::entities::{Entities, Inner};
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::kind::Entity;
+use super::versioned::Versioned;
+use crate::family::operations::measured;
+use crate::log::unwind::{caught, tell};
 
 /// A source of the true counts: the tables that the counts are a summary of.
 ///
@@ -305,7 +309,7 @@ fn unknown(error: Box<dyn StdError + Send + Sync>) -> EntityError {
     EntityError::new(EntityErrorKind::Source).caused_by(error)
 }
 
-fn cache(error: crate::Error) -> EntityError {
+fn cache(error: crate::error::Error) -> EntityError {
     EntityError::new(EntityErrorKind::Cache).caused_by(error)
 }
 

@@ -15,11 +15,15 @@ use sqlx::Error as SqlError;
 use sqlx::pool::PoolConnection;
 use tables::Tables;
 
+use super::cache::EntityRow;
 use super::database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
-use super::{EntityError, EntityErrorKind, EntityId, EntityRow, Versioned};
-use crate::future::BoxFuture;
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::versioned::Versioned;
+use crate::family::future::BoxFuture;
+use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Connection, Driver};
-use crate::sql::{Class, Dialect, Failure};
+use crate::sql::{Class, Failure};
 
 /// A database of entity counts in SQL: `SqliteDatabase`, `PostgresDatabase` or `MariaDatabase`, with the feature of
 /// that database.
@@ -209,6 +213,8 @@ fn unconfirmed(failure: Failure) -> EntityError {
     match failure {
         Failure::Answer(class, error) => EntityError::new(class.into()).caused_by(error),
         Failure::Silence(error) => EntityError::new(EntityErrorKind::Unconfirmed).caused_by(error),
-        failure => EntityError::new(EntityErrorKind::Unconfirmed).caused_by(crate::Error::from(failure)),
+        failure => {
+            EntityError::new(EntityErrorKind::Unconfirmed).caused_by(crate::error::Error::from(failure))
+        }
     }
 }

@@ -1,11 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
-use super::{Entities, EntityError, EntityErrorKind, EntityTransactions};
-use crate::entity::{Entity, EntityId, EntityRow};
-use crate::operations::measured;
+use super::cache::EntityRow;
+use super::database::EntityTransactions;
+use super::entities::invalidations::InvalidationGuard;
+use super::entities::{Entities, Inner};
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::kind::Entity;
+use crate::family::operations::measured;
 
 /// A count that was written in a transaction; the cache is told once that is [committed](Self::committed).
 ///

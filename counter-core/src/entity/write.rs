@@ -2,11 +2,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::cache::{EntityCache, EntityRow};
+use super::database::EntityDatabase;
 use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
-use super::{EntityDatabase, EntityError, EntityErrorKind};
-use crate::Error;
-use crate::entity::{Entity, EntityCache, EntityId, EntityRow, Versioned};
+use super::entities::invalidations::InvalidationGuard;
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::kind::Entity;
+use super::versioned::Versioned;
+use crate::error::Error;
 
 /// The pauses between attempts in milliseconds, as long as the last attempt is known to have done nothing.
 const PAUSES: [u64; 4] = [5, 20, 80, 200];

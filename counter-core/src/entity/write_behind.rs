@@ -8,14 +8,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::entities::Inner;
-use super::invalidations::InvalidationGuard;
-use super::{Entities, EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind};
-use crate::entity::{Entity, EntityId};
-use crate::later::later;
-use crate::operations::measured;
-use crate::unwind::{caught, tell};
-use crate::writer::WriterId;
+use super::database::{EntityAddition, EntityBatch, EntityDatabase};
+use super::entities::invalidations::InvalidationGuard;
+use super::entities::{Entities, Inner};
+use super::error::{EntityError, EntityErrorKind};
+use super::id::EntityId;
+use super::kind::Entity;
+use crate::family::operations::measured;
+use crate::family::writer::WriterId;
+use crate::log::unwind::{caught, tell};
+use crate::time::later::later;
 
 /// A handle that adds to counts in memory, for additions that need not be in the database at once, such as
 /// views.
@@ -359,4 +361,4 @@ impl fmt::Display for AddError {
 
 impl std::error::Error for AddError {}
 
-crate::debug::debug_in_full!(AddError);
+crate::log::debug::debug_in_full!(AddError);

@@ -4,14 +4,15 @@ use fred::error::Error as FredError;
 use fred::types::{FromValue, Value};
 use tokio::time::Instant;
 
-use super::namespace::Namespace;
+use super::connection::{Command, Connection, converted, has_code, unavailable};
+use super::namespace::{Namespace, Prefix};
 use super::probed::Probed;
 use super::refusal::Refusal;
+use super::script::{Call, Script};
 use super::topology::Topology;
-use crate::Error;
-use crate::future::{Answer, BoxFuture};
-use crate::redis::{Call, Command, Connection, Prefix, Script, converted, has_code, unavailable};
-use crate::shard::{Shard, Shards};
+use crate::error::Error;
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::shard::{Shard, Shards};
 
 /// A client of one namespace, by which each family of counters sends its commands.
 #[derive(Debug)]

@@ -3,7 +3,8 @@ use fred::types::Value;
 
 use super::client::Client;
 use super::transaction::Transaction;
-use crate::{Error, Timestamp};
+use crate::error::Error;
+use crate::time::Timestamp;
 
 impl Client {
     /// Asks the server of this key for its time.

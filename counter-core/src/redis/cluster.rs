@@ -15,9 +15,9 @@ use fred::types::config::{Config, Server, ServerConfig};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use crate::future::{Answer, BoxFuture};
-use crate::redis::{Connection, converted, explain, has_code, unavailable};
-use crate::{Error, ErrorKind};
+use super::connection::{Connection, converted, explain, has_code, unavailable};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::{Answer, BoxFuture};
 
 #[derive(Debug)]
 pub(crate) struct Cluster {

@@ -1,3 +1,9 @@
+mod address;
+pub(super) mod client_handle;
+mod dialer;
+mod renewals;
+pub(super) mod queues;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,13 +18,13 @@ use fred::util::redis_keyslot;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
 
-use super::client_handle::{ClientHandle, is_code};
-use super::dialer::{Dialer, Link};
-use super::queues::Queues;
-use super::renewals::Renewals;
-use crate::future::BoxFuture;
-use crate::unwind::tell;
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::BoxFuture;
+use crate::log::unwind::tell;
+use client_handle::{ClientHandle, is_code};
+use dialer::{Dialer, Link};
+use queues::Queues;
+use renewals::Renewals;
 
 /// The connection to one server, or to the master that sentinels report.
 ///

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 
 /// The prefix of every key: at most 64 bytes without braces or control characters, and with a separator at its end;
 /// it may be empty.
@@ -100,7 +100,7 @@ impl fmt::Display for NamespaceError {
 
 impl std::error::Error for NamespaceError {}
 
-crate::debug::debug_in_full!(NamespaceError);
+crate::log::debug::debug_in_full!(NamespaceError);
 
 /// The prefix of all keys of one shard, which are all in one slot of a cluster.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use super::client::Client;
 use super::server::RedisServer;
 use super::topology::Topology;
 use super::transaction::Queue;
-use crate::future::Answer;
-use crate::shard::Shard;
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
 
 impl Client {
     /// Waits for the first connection, for at most a few seconds, and logs what will not work well.

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Error;
-use crate::redis::answer_of;
+use super::connection::answer_of;
+use crate::error::Error;
 
 /// The time for which transactions replace scripts before a script is tried again: rights are granted as well
 /// as revoked, and a failover may lead to a server with other rights.
@@ -98,7 +98,7 @@ mod tests {
     use fred::error::{Error as FredError, ErrorKind as FredKind};
 
     use super::*;
-    use crate::redis::explain;
+    use crate::redis::connection::explain;
 
     fn said(words: &'static str) -> Error {
         explain(FredError::new(FredKind::Unknown, words))

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::backoff::Backoff;
-use crate::redis::has_code;
-use crate::{Error, ErrorKind};
+use super::connection::has_code;
+use crate::error::{Error, ErrorKind};
+use crate::time::backoff::Backoff;
 
 /// The time after the first attempt within which the last one begins.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ mod tests {
     use fred::error::{Error as FredError, ErrorKind as FredKind};
 
     use super::*;
-    use crate::redis::explain;
+    use crate::redis::connection::explain;
 
     fn said(words: &'static str) -> Error {
         explain(FredError::new(FredKind::Unknown, words))

@@ -1,9 +1,9 @@
 use futures_util::future::try_join_all;
 
-use crate::Error;
-use crate::future::Answer;
-use crate::redis::Client;
-use crate::shard::Shard;
+use super::client::Client;
+use crate::error::Error;
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
 
 /// Some of several items, all of one shard, with their positions among all items.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use std::sync::{Arc, OnceLock};
 
 use super::cluster::Cluster;
-use crate::Error;
-use crate::redis::{Connection, explain, has_code};
+use super::connection::{Connection, explain, has_code};
+use crate::error::Error;
 
 /// The way to the server that has a key.
 #[derive(Debug)]

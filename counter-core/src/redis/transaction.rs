@@ -15,12 +15,11 @@ use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout};
 
-use super::client_handle::{ClientHandle, is_code};
-use super::connection::{TIMEOUT, command};
-use super::queues::{Begun, Exclusive};
-use crate::future::Answer;
-use crate::redis::{Command, Connection, answer_of, explain, unavailable};
-use crate::{Error, ErrorKind};
+use super::connection::client_handle::{ClientHandle, is_code};
+use super::connection::queues::{Begun, Exclusive};
+use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
 
 /// The queue that decides which transactions wait for one another.
 #[derive(Clone, Copy, Debug)]

@@ -152,7 +152,7 @@ impl fmt::Display for SketchError {
 
 impl std::error::Error for SketchError {}
 
-crate::debug::debug_in_full!(SketchError);
+crate::log::debug::debug_in_full!(SketchError);
 
 #[cfg(test)]
 mod tests {

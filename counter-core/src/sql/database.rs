@@ -4,11 +4,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::dialect::Dialect;
+use super::driver::Row;
+use super::failure::{Class, Failure};
 use super::pools::{CALL_TIMEOUT, Pools, Source};
-use super::{Class, Dialect, Failure, Row, SchemaError, Session, Value, tables};
-use crate::backoff::Backoff;
-use crate::expiry_clock::ExpiryClock;
-use crate::{Error, ErrorKind};
+use super::schema::SchemaError;
+use super::session::Session;
+use super::statement::Value;
+use super::tables;
+use crate::error::{Error, ErrorKind};
+use crate::time::backoff::Backoff;
+use crate::time::expiry_clock::ExpiryClock;
 
 /// The time that a batch may take: after an outage it has thousands of buckets, and would never be applied if it
 /// were limited like other calls.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sqlx::Error as SqlError;
 use sqlx::error::DatabaseError;
 
-use super::{Class, Failure};
+use super::failure::{Class, Failure};
 
 /// The expressions that each database writes in its own way.
 #[derive(Clone, Copy, Debug)]

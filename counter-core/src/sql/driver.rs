@@ -6,8 +6,10 @@ use sqlx::Error as SqlError;
 use sqlx::error::UnexpectedNullError;
 use sqlx::pool::PoolConnection;
 
-use super::{Dialect, Failure, Value};
-use crate::future::BoxFuture;
+use super::dialect::Dialect;
+use super::failure::Failure;
+use super::statement::Value;
+use crate::family::future::BoxFuture;
 
 /// A kind of database.
 pub(crate) trait Driver: sqlx::Database<Connection: Connection> {
@@ -119,7 +121,7 @@ macro_rules! driver {
     ($driver:ty, $connection:ty, $row:ty, $query:ident, $ints:ident => $bind_ints:expr, $texts:ident => $bind_texts:expr, $pairs:ident => $bind_pairs:expr) => {
         const _: () = {
             use sqlx::{Error as SqlError, Executor, Row as _};
-            use $crate::future::BoxFuture;
+            use $crate::family::future::BoxFuture;
             use $crate::sql::driver::{Columns, Connection, Driver};
             use $crate::sql::{Row, Value};
 

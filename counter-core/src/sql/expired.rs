@@ -4,9 +4,13 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use super::{Database, Failure, Session, Value};
-use crate::expiry_clock::{Expired, Expiry, ExpiryClock};
-use crate::{Error, Timestamp};
+use super::database::Database;
+use super::failure::Failure;
+use super::session::Session;
+use super::statement::Value;
+use crate::error::Error;
+use crate::time::Timestamp;
+use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 
 /// The tables with rows that nothing reads after their expiry, with the columns of their keys, and the condition
 /// that they began after an instant. The tokens of a window are removed before it.
@@ -129,7 +133,7 @@ fn at(unix: i64) -> Timestamp {
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
-    use crate::sql::Settings;
+    use crate::sql::schema::Settings;
     use crate::sql::sqlite::open_in_memory;
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::fmt;
 use sqlx::Error as SqlError;
 
 use super::schema::SchemaError;
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 /// The meanings of what a database answers instead of doing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

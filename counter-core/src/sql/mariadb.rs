@@ -5,10 +5,13 @@ use sqlx::MySql;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 
+use super::database::Database;
+use super::dialect::Dialect;
 use super::driver::driver;
+use super::failure::Class;
 use super::pools::{Pools, pool_options};
+use super::schema::Settings;
 use super::statement::json;
-use super::{Class, Database, Dialect, Settings};
 
 /// Prepares connections to a server, which are opened when they are needed.
 pub(crate) fn open(options: MySqlConnectOptions, settings: Settings) -> Database {

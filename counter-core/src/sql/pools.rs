@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
 
+use super::dialect::Dialect;
 use super::driver::{Connection, Driver, Pool};
+use super::failure::Failure;
 use super::schema::{Schema, Settings};
-use super::session::Place;
-use super::{Dialect, Failure, Session};
-use crate::future::BoxFuture;
+use super::session::{Place, Session};
+use crate::family::future::BoxFuture;
 
 /// The time that a call may take with all of its attempts, and that it waits for a connection.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);

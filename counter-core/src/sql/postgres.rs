@@ -4,9 +4,12 @@ use sqlx::Postgres;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 
+use super::database::Database;
+use super::dialect::Dialect;
 use super::driver::driver;
+use super::failure::Class;
 use super::pools::{Pools, pool_options};
-use super::{Class, Database, Dialect, Settings};
+use super::schema::Settings;
 
 /// Prepares connections to a server, which are opened when they are needed.
 pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {

@@ -1,7 +1,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The settings of a database of counters.
 #[derive(Clone, Copy, Debug)]

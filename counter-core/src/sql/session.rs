@@ -6,8 +6,10 @@ use std::{fmt, io};
 use sqlx::Error as SqlError;
 use tokio::time::timeout;
 
-use super::driver::{Connection, Pooled};
-use super::{Dialect, Failure, Row, Value};
+use super::dialect::Dialect;
+use super::driver::{Connection, Pooled, Row};
+use super::failure::Failure;
+use super::statement::Value;
 
 /// The time that a statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);

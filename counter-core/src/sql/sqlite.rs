@@ -10,11 +10,14 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Sqlite};
 
+use super::database::Database;
+use super::dialect::Dialect;
 use super::driver::driver;
+use super::failure::Class;
 use super::pools::Pools;
+use super::schema::Settings;
 use super::statement::json;
-use super::{Class, Database, Dialect, Settings};
-use crate::private_file;
+use crate::family::private_file;
 
 /// Prepares connections to a file, which are opened when they are needed.
 pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Database {
@@ -31,7 +34,7 @@ pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Databas
 }
 
 /// Creates a database in memory, which is gone with this value.
-pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate::Error> {
+pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate::error::Error> {
     let pool = in_memory().await.map_err(|error| DIALECT.failure(error))?;
     let mut database = Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), Arc::default());
     database.is_in_memory = true;

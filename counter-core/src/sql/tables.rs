@@ -1,7 +1,8 @@
 //! The tables: their version, how they are created, and how those of an older version are upgraded.
 
+use super::failure::{Class, Failure};
 use super::pools::Pools;
-use super::{Class, Failure, Session};
+use super::session::Session;
 
 /// Creates the tables, or upgrades those of an older version.
 pub(super) async fn create(pools: &Pools) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-use crate::MemoryStore;
+use super::memory::MemoryStore;
 
 /// A store that is chosen at run time, usually by the configuration of the program.
 ///
@@ -23,10 +23,10 @@ pub enum AnyStore {
     Memory(MemoryStore),
     /// A store in Redis.
     #[cfg(feature = "redis")]
-    Redis(crate::RedisStore),
+    Redis(super::redis::RedisStore),
     /// A store in a SQL database.
     #[cfg(feature = "sql")]
-    Sql(crate::SqlStore),
+    Sql(super::sql::SqlStore),
 }
 
 macro_rules! offers {
@@ -57,15 +57,15 @@ impl From<MemoryStore> for AnyStore {
 }
 
 #[cfg(feature = "redis")]
-impl From<crate::RedisStore> for AnyStore {
-    fn from(store: crate::RedisStore) -> Self {
+impl From<super::redis::RedisStore> for AnyStore {
+    fn from(store: super::redis::RedisStore) -> Self {
         Self::Redis(store)
     }
 }
 
 #[cfg(feature = "sql")]
-impl From<crate::SqlStore> for AnyStore {
-    fn from(store: crate::SqlStore) -> Self {
+impl From<super::sql::SqlStore> for AnyStore {
+    fn from(store: super::sql::SqlStore) -> Self {
         Self::Sql(store)
     }
 }

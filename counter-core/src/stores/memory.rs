@@ -25,8 +25,8 @@ impl Default for MemoryStore {
 }
 
 #[cfg(feature = "archive")]
-impl AsRef<dyn crate::archive::ArchiveStore> for MemoryStore {
-    fn as_ref(&self) -> &(dyn crate::archive::ArchiveStore + 'static) {
+impl AsRef<dyn crate::visits::store::ArchiveStore> for MemoryStore {
+    fn as_ref(&self) -> &(dyn crate::visits::store::ArchiveStore + 'static) {
         &self.0.visits
     }
 }

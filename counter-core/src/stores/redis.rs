@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub use builder::{ConnectError, RedisBuilder};
 
-use crate::Error;
+use crate::error::Error;
 use crate::redis::{Client, Namespace, RedisServer};
 
 /// A store in a Redis server, version 6.2 or later, or in a Valkey server.

@@ -84,8 +84,8 @@ impl SqlStore {
 }
 
 #[cfg(feature = "archive")]
-impl AsRef<dyn crate::archive::ArchiveStore> for SqlStore {
-    fn as_ref(&self) -> &(dyn crate::archive::ArchiveStore + 'static) {
+impl AsRef<dyn crate::visits::store::ArchiveStore> for SqlStore {
+    fn as_ref(&self) -> &(dyn crate::visits::store::ArchiveStore + 'static) {
         &self.0.visits
     }
 }

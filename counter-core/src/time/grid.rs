@@ -13,7 +13,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use crate::{Precision, Timestamp};
+use super::precision::Precision;
+use super::timestamp::Timestamp;
 
 /// A precision, and the number of its samples that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,7 +294,7 @@ impl fmt::Display for PrecisionsError {
 
 impl std::error::Error for PrecisionsError {}
 
-crate::debug::debug_in_full!(PrecisionsError);
+crate::log::debug::debug_in_full!(PrecisionsError);
 
 fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::str::FromStr;
 
-use crate::Timestamp;
+use super::timestamp::Timestamp;
 
 /// The width of a bucket in whole seconds, at least 1, and the position of its buckets on the time axis.
 ///
@@ -223,7 +223,7 @@ impl fmt::Display for PrecisionError {
 
 impl std::error::Error for PrecisionError {}
 
-crate::debug::debug_in_full!(PrecisionError);
+crate::log::debug::debug_in_full!(PrecisionError);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-use super::Timestamp;
+use super::timestamp::Timestamp;
 
 /// The count of one bucket, as read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use super::UniqueCounter;
-use super::counter::merge;
-use crate::operations::{describe, measured};
-use crate::unique::{Threshold, UniqueKey, UniqueKind, UniqueStore};
-use crate::{CounterName, Error};
+use super::counter::{UniqueCounter, merge};
+use super::store::{UniqueKey, UniqueKind, UniqueStore};
+use super::threshold::Threshold;
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::family::operations::{describe, measured};
 
 /// A counter that is exact as long as there are few items, and an estimate in 12 KB from then on.
 ///

@@ -1,7 +1,7 @@
-use super::distinct::intersection;
-use crate::operations::measured;
-use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueStore};
-use crate::{Error, ErrorKind};
+use super::distinct::{Contents, Distinct, intersection};
+use super::store::{Included, UniqueKey, UniqueStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::operations::measured;
 
 /// The number of items in one call.
 pub(super) const ITEMS: usize = 500;

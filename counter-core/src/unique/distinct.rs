@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
-use crate::VisitorId;
 use crate::sketch::{STANDARD_ERROR, Sketch};
+use crate::visitor::VisitorId;
 
 /// A number of different items: exact, or an estimate.
 ///

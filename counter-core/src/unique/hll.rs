@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::UniqueCounter;
-use super::counter::merge;
-use crate::operations::{describe, measured};
-use crate::unique::{UniqueKey, UniqueKind, UniqueStore};
-use crate::{CounterName, Error};
+use super::counter::{UniqueCounter, merge};
+use super::store::{UniqueKey, UniqueKind, UniqueStore};
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::family::operations::{describe, measured};
 
 /// A counter that keeps the registers of a HyperLogLog: an estimate with a standard error of 0.81 %, in 12 KB
 /// however many items there are.

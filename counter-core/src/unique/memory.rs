@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::future::Answer;
+use super::distinct::{Contents, Distinct};
+use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::unique::{
-    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
-};
-use crate::{CounterName, Error, ErrorKind};
 
 /// The number of counters on a page of the list.
 const PAGE: usize = 1000;

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 
-use crate::future::Answer;
+use super::distinct::{Contents, Distinct};
+use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
 use crate::redis::{
     Call, Client, Connection, Script, answer_of, converted, it_may_pass, nothing_was_done, retried,
     unavailable,
 };
 use crate::sketch::Sketch;
-use crate::unique::{
-    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
-};
-use crate::{CounterName, Error, ErrorKind};
 
 /// The number of registers that one call raises: up to 5 ms of the server's time, while they are sparse.
 const REGISTERS: usize = 1000;

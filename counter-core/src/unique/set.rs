@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::counter::merge;
-use super::{ExcludingCounter, UniqueCounter};
-use crate::operations::{describe, measured};
-use crate::unique::{UniqueKey, UniqueKind, UniqueStore};
-use crate::{CounterName, Error};
+use super::counter::{ExcludingCounter, UniqueCounter, merge};
+use super::store::{UniqueKey, UniqueKind, UniqueStore};
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::family::operations::{describe, measured};
 
 /// A counter that keeps every item: exact, and as large as the items are.
 ///

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use sqlx::Error as SqlError;
 
-use crate::future::Answer;
+use super::distinct::{Contents, Distinct};
+use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
-use crate::unique::{
-    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
-};
-use crate::{CounterName, Error, ErrorKind};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Class, Database, Failure, Session, Value};
 
 /// The number of items that one transaction removes with a counter.
 const PAGE: i64 = 10_000;
@@ -268,7 +269,7 @@ async fn hold_or_make(session: &mut Session, dialect: &Dialect, name: &str) -> R
     row.ok_or(Failure::Answer(Class::Busy, SqlError::RowNotFound))
 }
 
-fn found(row: &crate::sql::Row, name: &str) -> Result<Counter, Failure> {
+fn found(row: &crate::sql::driver::Row, name: &str) -> Result<Counter, Failure> {
     let registers = row.optional_bytes(2)?.map(|bytes| Sketch::from_redis(&bytes));
     let registers =
         registers.transpose().map_err(|error| Failure::Malformed(malformed(name).caused_by(error)))?;

@@ -1,10 +1,11 @@
 use std::fmt;
 
-use crate::CounterName;
-use crate::future::Answer;
-use crate::handle::for_handles;
+use super::distinct::{Contents, Distinct};
+use super::threshold::Threshold;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::unique::{Contents, Distinct, Threshold};
 
 /// A place where unique counters are kept; both stores of this crate are one.
 ///

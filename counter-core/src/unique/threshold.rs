@@ -63,4 +63,4 @@ impl fmt::Display for ThresholdError {
 
 impl std::error::Error for ThresholdError {}
 
-crate::debug::debug_in_full!(ThresholdError);
+crate::log::debug::debug_in_full!(ThresholdError);

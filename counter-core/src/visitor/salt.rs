@@ -26,11 +26,10 @@ use std::sync::{Arc, Mutex};
 use current::Current;
 use recent::Recent;
 
-use super::id::{PreparedKey, random};
+use super::id::{PreparedKey, VisitorId, VisitorKey, random};
+use super::secret::Secret;
 use crate::sketch::Register;
-use crate::time::Bucket;
-use crate::visitor::VisitorKey;
-use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
+use crate::time::{Bucket, Precision, Precisions, Timestamp};
 
 /// A salt that turns what identifies a visitor into a [`VisitorId`], shared by all instances over one store.
 ///
@@ -318,7 +317,7 @@ impl fmt::Display for SaltError {
 
 impl std::error::Error for SaltError {}
 
-crate::debug::debug_in_full!(SaltError);
+crate::log::debug::debug_in_full!(SaltError);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::visitor::VisitorKey;
+use super::id::VisitorKey;
 
 /// A secret of 128 bits that never goes to a store: without it, the visitors in a store cannot be tried
 /// against a list of addresses.
@@ -89,7 +89,7 @@ impl fmt::Display for SecretError {
 
 impl std::error::Error for SecretError {}
 
-crate::debug::debug_in_full!(SecretError);
+crate::log::debug::debug_in_full!(SecretError);
 
 #[cfg(test)]
 mod tests {

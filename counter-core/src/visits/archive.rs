@@ -56,7 +56,7 @@ pub use copier::{Copied, Copier};
 use super::store::Store;
 pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
 use crate::error::Error;
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 
 /// A store that combines a near store, which counts, with a far store, which keeps closed buckets for years.

@@ -23,12 +23,12 @@ use store_watch::StoreWatch;
 use super::ledger;
 use super::store::Store;
 use super::tally::Tally;
-use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::future::BoxFuture;
-use crate::later::later;
+use crate::family::future::BoxFuture;
+use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
-use crate::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
+use crate::time::later::later;
 use crate::visitor::Salting;
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.

@@ -29,7 +29,7 @@ use key::Key;
 
 use super::distribution::Bin;
 use super::store::VisitorCell;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::{Register, Sketch};
 use crate::time::{Grid, Precisions, Timestamp};
 

@@ -23,13 +23,13 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pending::{Journal, JournalEntry};
-use super::store::{KnownStore, Seen};
+use super::store::identity::{KnownStore, Seen};
 use super::tally::Tally;
-use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
-use crate::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
 use file::{Failure, Rows};
 use folder::Place;
 pub(crate) use recovery::Recovery;
@@ -329,7 +329,7 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Shards;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::visits::tally::Counter;
     use crate::visits::tally::Hit;

@@ -13,14 +13,15 @@ use futures_util::future::try_join_all;
 
 #[cfg(feature = "dump")]
 use super::dump::{Dump, Restore};
-use super::ledger::{Health, Hint, Ledger, Metric, metrics};
+use super::ledger::{Health, Hint, Ledger, Metric};
 use super::source::{SourceStatus, Sources};
 use super::store::{KnownReading, Reading, Store, Unreadable};
 use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::visits::ledger::metrics;
 
 /// A handle that reads what the store has, which lags behind what was recorded by one flush.
 ///

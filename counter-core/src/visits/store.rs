@@ -28,12 +28,8 @@ pub use archive_store::{ArchiveStore, Bins, Page, Progress, Values};
 pub(crate) use batch::AHEAD;
 pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
-#[cfg(feature = "spool")]
-pub(crate) use identity::follows;
 pub use identity::{GridMismatch, StoreId, StoreIdError};
-pub(crate) use identity::{KnownStore, Seen, StoreRecord, update};
 pub use read::Read;
-pub(crate) use read::SKETCHES;
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 #[cfg(feature = "archive")]
 pub(crate) use unions::Unions;

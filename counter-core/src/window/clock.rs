@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::{Error, ErrorKind, Timestamp};
+use crate::error::{Error, ErrorKind};
+use crate::time::Timestamp;
 
 /// A window may end while a call is under way, and the next one during the second call.
 const ATTEMPTS: usize = 4;

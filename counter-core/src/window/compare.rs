@@ -1,6 +1,8 @@
-use super::{Dimensions, WindowCounters};
-use crate::operations::measured;
-use crate::{Error, Timestamp};
+use super::counters::WindowCounters;
+use super::dimensions::Dimensions;
+use crate::error::Error;
+use crate::family::operations::measured;
+use crate::time::Timestamp;
 
 /// A count that should be in a window, as another place has it: a table of the application's, mostly.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::clock::StoreClock;
-use super::dimensions::in_window;
+use super::dimensions::{Dimensions, in_window};
 use super::fold::{Fold, add_folded, unconfirmed};
-use super::folding::{self, FoldingFront, FoldingWorker};
+use super::folding;
+use super::folding::{FoldingFront, FoldingWorker};
+use super::interval::Window;
 use super::settings::Settings;
-use crate::operations::{self, measured};
-use crate::shard::{Shard, Shards};
-use crate::window::{Acquired, Addition, Dimensions, Window, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
+use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::operations;
+use crate::family::operations::measured;
+use crate::family::shard::{Shard, Shards};
+use crate::time::{Sample, Timestamp};
+use crate::visitor::VisitorId;
 
 /// Counters that begin again with every window, incremented and read at once in a store that all instances
 /// share.
@@ -367,8 +372,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::MemoryStore;
-    use crate::future::{Answer, BoxFuture};
+    use crate::family::future::{Answer, BoxFuture};
+    use crate::stores::MemoryStore;
 
     /// A store that has to be waited for, and counts how often it is asked.
     #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::visitor::VisitorKey;
-use crate::{Timestamp, VisitorId};
+use crate::time::Timestamp;
+use crate::visitor::{VisitorId, VisitorKey};
 
 /// The dimensions that a window counts by: names with values, such as an application, a device and a visitor.
 ///

@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 
-use crate::operations::measured;
-use crate::window::{Addition, WindowKey, WindowStore};
-use crate::{Error, ErrorKind};
+use super::store::{Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::operations::measured;
 
 /// A list of additions folded into one for each key, with the addition that each of them belongs to.
 #[derive(Debug)]
@@ -65,7 +65,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{MemoryStore, Timestamp};
+    use crate::stores::MemoryStore;
+    use crate::time::Timestamp;
 
     fn addition(counter: u8, amount: u64) -> Addition {
         let (start, expiry) = (Timestamp::MIN, Timestamp::MAX);

@@ -5,11 +5,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
 use super::clock::StoreClock;
+use super::dimensions::Dimensions;
 use super::fold::{Fold, add_folded};
 use super::settings::Settings;
-
-use crate::window::{Addition, Dimensions, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Timestamp};
+use super::store::{Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::time::Timestamp;
 
 /// A front for increments at a high rate: those that wait at the same time share one call.
 ///

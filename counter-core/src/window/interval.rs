@@ -2,7 +2,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-use crate::{Precision, Timestamp};
+use crate::time::{Precision, Timestamp};
 
 /// A division of time for counters that begin again: a width in whole seconds, and an offset.
 ///
@@ -122,7 +122,7 @@ impl fmt::Display for WindowError {
 
 impl std::error::Error for WindowError {}
 
-crate::debug::debug_in_full!(WindowError);
+crate::log::debug::debug_in_full!(WindowError);
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
-use crate::expiry_clock::{Expired, Expiry, ExpiryClock};
-use crate::future::{Answer, BoxFuture};
-use crate::window::{Acquired, Addition, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Timestamp, VisitorId};
+use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::{Answer, BoxFuture};
+use crate::time::Timestamp;
+use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
+use crate::visitor::VisitorId;
 
 /// Windows in the memory of the process.
 ///

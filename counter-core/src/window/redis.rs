@@ -9,14 +9,16 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
 use futures_util::future::{TryFutureExt, join_all};
 
-use crate::future::{Answer, BoxFuture};
+use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::shard::Shards;
 use crate::redis::{
     Call, Client, Group, Prefix, Script, all_at_once, explain, in_order, it_may_pass, nothing_was_done,
     retried,
 };
-use crate::shard::Shards;
-use crate::window::{Acquired, Addition, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Timestamp, VisitorId};
+use crate::time::Timestamp;
+use crate::visitor::VisitorId;
 
 /// The number of counters that one call adds to, or reads: 1 to 3 ms of the server's time.
 const KEYS: usize = 1000;

@@ -1,8 +1,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Dimensions, Window, WindowKey};
-use crate::Timestamp;
+use super::dimensions::Dimensions;
+use super::interval::Window;
+use super::store::WindowKey;
+use crate::time::Timestamp;
 
 /// The settings by which dimensions and an instant become a key.
 #[derive(Clone, Debug)]

@@ -7,10 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::future::{Answer, BoxFuture};
-use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
-use crate::window::{Acquired, Addition, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Timestamp, VisitorId};
+use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::{Answer, BoxFuture};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Class, Database, Failure, Session, Value};
+use crate::time::Timestamp;
+use crate::visitor::VisitorId;
 
 /// The number of counters that one transaction adds to.
 const KEYS: usize = 1000;

@@ -2,10 +2,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::future::{Answer, BoxFuture};
-use crate::handle::for_handles;
-use crate::shard::Shards;
-use crate::{Error, ErrorKind, Timestamp, VisitorId};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::handle::for_handles;
+use crate::family::shard::Shards;
+use crate::time::Timestamp;
+use crate::visitor::VisitorId;
 
 /// A place where windows are counted, shared by many instances: each window of a counter has a key.
 ///

@@ -69,8 +69,8 @@ fn nothing_spawns_unasked_and_nothing_is_global() {
         [
             ("spawn", "counter-core/src/visits/counters/upkeep.rs"),
             // The connection of a Redis store, whose `connect` says so, and the lookup of its name.
-            ("spawn", "counter-core/src/redis/dialer.rs"),
-            ("spawn", "counter-core/src/redis/address.rs"),
+            ("spawn", "counter-core/src/redis/connection/dialer.rs"),
+            ("spawn", "counter-core/src/redis/connection/address.rs"),
             ("thread_local", "counter-core/src/visits/tally/stripes.rs"),
             ("static", "counter-core/src/visits/tally/stripes.rs"),
         ]

@@ -6,8 +6,9 @@ use sqlx::Sqlite;
 use tokio::time::{sleep, timeout};
 
 use super::{Place, SqlDatabase, unwritten};
-use crate::entity::{EntityDatabase, EntityError, EntityErrorKind};
-use crate::future::BoxFuture;
+use crate::entity::database::EntityDatabase;
+use crate::entity::error::{EntityError, EntityErrorKind};
+use crate::family::future::BoxFuture;
 use crate::sql::driver::Driver;
 use crate::sql::sqlite::file::{FileError, OpenedFile, PathState};
 use crate::sql::sqlite::in_memory;

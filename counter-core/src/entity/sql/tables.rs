@@ -2,10 +2,13 @@
 
 use sqlx::Error as SqlError;
 
+use crate::entity::cache::EntityRow;
 use crate::entity::database::{EntityAddition, EntityApplyOutcome, EntityBatch};
-use crate::entity::{EntityId, EntityIdError, EntityRow, Versioned};
-use crate::sql::driver::Connection;
-use crate::sql::{Class, Dialect, Failure, Row, Value};
+use crate::entity::id::{EntityId, EntityIdError};
+use crate::entity::versioned::Versioned;
+use crate::sql::dialect::Dialect;
+use crate::sql::driver::{Connection, Row};
+use crate::sql::{Class, Failure, Value};
 
 /// The silence after which a writer is forgotten, in seconds of the database's clock: 30 days.
 const WRITER_TTL: i64 = 30 * 86_400;

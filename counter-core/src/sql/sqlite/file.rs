@@ -11,7 +11,7 @@ use std::{fmt, io};
 use fs4::fs_std::FileExt;
 use tokio::time::Instant;
 
-use crate::sql::Failure;
+use crate::sql::failure::Failure;
 use crate::sql::session::Place;
 
 /// The suffixes of the write-ahead log and of its index.

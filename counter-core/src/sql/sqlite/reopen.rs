@@ -8,12 +8,14 @@ use tokio::time::{Instant, timeout};
 
 use super::file::{FileError, OpenedFile, PathState};
 use super::{DIALECT, settled};
-use crate::future::BoxFuture;
-use crate::private_file;
+use crate::family::future::BoxFuture;
+use crate::family::private_file;
+use crate::log::unwind::tell;
+use crate::sql::failure::Failure;
 use crate::sql::pools::{Pools, Source, pool_options};
-use crate::sql::session::Place;
-use crate::sql::{Failure, Session, Settings, tables};
-use crate::unwind::tell;
+use crate::sql::schema::Settings;
+use crate::sql::session::{Place, Session};
+use crate::sql::tables;
 
 /// How long a removed file stays missing before another one is created: a backup may be about to be copied there, and
 /// a file that was created meanwhile would be overwritten under its connections.

@@ -5,9 +5,9 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::config::{Config, ServerConfig};
 
 use super::RedisStore;
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
+use crate::family::shard::Shards;
 use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
-use crate::shard::Shards;
 
 /// A builder of [`RedisStore`], with the settings and the address of its server.
 ///
@@ -139,4 +139,4 @@ impl std::error::Error for ConnectError {
     }
 }
 
-crate::debug::debug_in_full!(ConnectError);
+crate::log::debug::debug_in_full!(ConnectError);

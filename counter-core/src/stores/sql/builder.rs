@@ -3,7 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::SqlStore;
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
 use crate::sql::{Database, SchemaError, Settings};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
@@ -189,4 +189,4 @@ impl StdError for SqlConnectError {
     }
 }
 
-crate::debug::debug_in_full!(SqlConnectError);
+crate::log::debug::debug_in_full!(SqlConnectError);

@@ -3,11 +3,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::line::{Entry, UniqueDumped};
-use crate::future::Answer;
-use crate::line::{FIRST_SUM, sealed};
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
+use crate::family::line::{FIRST_SUM, sealed};
+use crate::time::Timestamp;
 use crate::unique::counter::ITEM_BYTES;
-use crate::unique::{Contents, UniqueKey, UniqueStore};
-use crate::{Error, ErrorKind, Timestamp};
+use crate::unique::distinct::Contents;
+use crate::unique::store::{UniqueKey, UniqueStore};
 
 /// The number of counters that are told in lines when they cannot be read; what follows is counted.
 const TOLD: u64 = 1000;

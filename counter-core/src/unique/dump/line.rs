@@ -2,11 +2,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line::{self, FORMAT, cut, decoded, encoded, encoded_bytes};
+use crate::family::line;
+use crate::family::line::{FORMAT, cut, decoded, encoded, encoded_bytes};
 use crate::sketch::Sketch;
+use crate::time::Timestamp;
 use crate::unique::counter::{ITEM_BYTES, ITEMS};
-use crate::unique::{UniqueKey, UniqueKind};
-use crate::{CounterName, Timestamp};
+use crate::unique::store::{UniqueKey, UniqueKind};
 
 /// The version of the lines.
 const VERSION: u32 = 1;
@@ -45,69 +46,39 @@ pub(super) enum Record {
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
     unique: u64,
-    #[serde(borrow)]
     entry: Entry<'a>,
 }
 
 /// Content of a line.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Entry<'a> {
-    #[serde(borrow)]
-    Dump(Begin<'a>),
-    #[serde(borrow)]
-    Items(Items<'a>),
-    #[serde(borrow)]
-    Registers(Registers<'a>),
-    #[serde(borrow)]
-    Unreadable(NotRead<'a>),
+    Dump {
+        format: Cow<'a, str>,
+        version: u32,
+        time: u64,
+    },
+    Items {
+        kind: Cow<'a, str>,
+        counter: Cow<'a, str>,
+        /// Each in base64.
+        items: Vec<String>,
+    },
+    Registers {
+        kind: Cow<'a, str>,
+        counter: Cow<'a, str>,
+        registers: String,
+    },
+    Unreadable {
+        key: String,
+        reason: String,
+    },
     End(UniqueDumped),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Begin<'a> {
-    #[serde(borrow)]
-    format: Cow<'a, str>,
-    version: u32,
-    time: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Items<'a> {
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    /// Each in base64.
-    #[serde(borrow)]
-    items: Vec<Cow<'a, str>>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Registers<'a> {
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    #[serde(borrow)]
-    registers: Cow<'a, str>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NotRead<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
-    reason: Cow<'a, str>,
 }
 
 impl<'a> Entry<'a> {
     pub(super) fn begin(time: Timestamp) -> Self {
-        Self::Dump(Begin { format: FORMAT.into(), version: VERSION, time: time.as_unix() })
+        Self::Dump { format: FORMAT.into(), version: VERSION, time: time.as_unix() }
     }
 
     /// Takes as many items as a line may have, and at least one.
@@ -119,26 +90,26 @@ impl<'a> Entry<'a> {
         {
             let item = encoded_bytes(&item);
             characters += item.len() + 3;
-            items.push(item.into());
+            items.push(item);
         }
         let (kind, counter) = (counter.kind.name().into(), Cow::Borrowed(&*counter.name));
         let is_any = !items.is_empty();
-        is_any.then_some(Self::Items(Items { kind, counter, items }))
+        is_any.then_some(Self::Items { kind, counter, items })
     }
 
     pub(super) fn registers(counter: &'a UniqueKey, sketch: &Sketch) -> Self {
         let (kind, name) = (counter.kind.name().into(), Cow::Borrowed(&*counter.name));
-        Self::Registers(Registers { kind, counter: name, registers: encoded(sketch).into() })
+        Self::Registers { kind, counter: name, registers: encoded(sketch) }
     }
 
     pub(super) fn unreadable(key: &str, reason: &str) -> Self {
-        Self::Unreadable(NotRead { key: cut(key).into(), reason: cut(reason).into() })
+        Self::Unreadable { key: cut(key), reason: cut(reason) }
     }
 
     /// Returns the number of items.
     pub(super) fn len(&self) -> u64 {
         match self {
-            Self::Items(Items { items, .. }) => items.len() as u64,
+            Self::Items { items, .. } => items.len() as u64,
             _ => 0,
         }
     }
@@ -159,52 +130,50 @@ pub(super) fn is_line(bytes: &[u8]) -> bool {
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { unique, entry } = line::read(bytes, "a line of unique counters")?;
     let record = match entry {
-        Entry::Dump(Begin { format, version, .. }) if format == FORMAT && version == VERSION => Record::Begin,
-        Entry::Dump(_) => return Err(format!("the format {FORMAT} in version {VERSION}")),
-        Entry::Items(items) => items.record()?,
-        Entry::Registers(Registers { kind, counter, registers }) => {
+        Entry::Dump { format, version, .. } if format == FORMAT && version == VERSION => Record::Begin,
+        Entry::Dump { .. } => return Err(format!("the format {FORMAT} in version {VERSION}")),
+        Entry::Items { kind, counter, items } => {
+            let counter = key(&kind, &counter)?;
+            if counter.kind == UniqueKind::Sketch {
+                return Err("the registers of a HyperLogLog, which has no items".to_owned());
+            }
+            if !(1..=ITEMS).contains(&items.len()) {
+                return Err(format!("1 to {ITEMS} items"));
+            }
+            Record::Items { counter, items: items.iter().map(|text| item(text)).collect::<Result<_, _>>()? }
+        }
+        Entry::Registers { kind, counter, registers } => {
             let counter = key(&kind, &counter)?;
             if counter.kind == UniqueKind::Set {
                 return Err("the items of a set, which has no registers".to_owned());
             }
             Record::Registers { counter, sketch: line::registers(&registers)? }
         }
-        Entry::Unreadable(_) => Record::Unreadable,
+        Entry::Unreadable { .. } => Record::Unreadable,
         Entry::End(dumped) => Record::End(dumped),
     };
     Ok((unique, record))
 }
 
-impl Items<'_> {
-    fn record(self) -> Result<Record, String> {
-        let counter = key(&self.kind, &self.counter)?;
-        if counter.kind == UniqueKind::Sketch {
-            return Err("the registers of a HyperLogLog, which has no items".to_owned());
-        }
-        if !(1..=ITEMS).contains(&self.items.len()) {
-            return Err(format!("1 to {ITEMS} items"));
-        }
-        let item = |text: Cow<'_, str>| match decoded(&text)? {
-            item if item.len() <= ITEM_BYTES => Ok(item),
-            _ => Err(format!("an item of at most {ITEM_BYTES} bytes")),
-        };
-        let items = self.items.into_iter().map(item).collect::<Result<_, String>>()?;
-        Ok(Record::Items { counter, items })
+fn item(text: &str) -> Result<Vec<u8>, String> {
+    match decoded(text)? {
+        item if item.len() <= ITEM_BYTES => Ok(item),
+        _ => Err(format!("an item of at most {ITEM_BYTES} bytes")),
     }
 }
 
 fn key(kind: &str, name: &str) -> Result<UniqueKey, String> {
     let kind = UniqueKind::parse(kind).ok_or_else(|| "a kind: set, hll or adaptive".to_owned())?;
-    let name = CounterName::new(name).map_err(|error| format!("the name of a counter ({error})"))?;
-    Ok(UniqueKey { name, kind })
+    Ok(UniqueKey { name: line::name(name)?, kind })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::LINE;
+    use crate::family::line::LINE;
+    use crate::family::name::CounterName;
     use crate::sketch::Register;
-    use crate::unique::Threshold;
+    use crate::unique::threshold::Threshold;
 
     fn counter(kind: UniqueKind, name: &str) -> UniqueKey {
         UniqueKey { name: CounterName::new(name).expect("a name"), kind }

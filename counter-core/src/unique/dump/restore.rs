@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::line::{self, Record, UniqueDumped, parse};
-use crate::line::{FIRST_SUM, LINE, Sealed};
-use crate::unique::UniqueStore;
-use crate::{Error, ErrorKind};
+use super::line;
+use super::line::{Record, UniqueDumped, parse};
+use crate::error::{Error, ErrorKind};
+use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::unique::store::UniqueStore;
 
 /// A restore of unique counters that is under way: see [the module](crate::unique::dump).
 ///
@@ -215,4 +216,4 @@ impl std::error::Error for UniqueRestoreError {
     }
 }
 
-crate::debug::debug_in_full!(UniqueRestoreError);
+crate::log::debug::debug_in_full!(UniqueRestoreError);

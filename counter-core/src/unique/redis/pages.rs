@@ -3,10 +3,11 @@
 use fred::bytes::Bytes;
 
 use super::{PAGE, RedisUnique, is_of_another_type, of_key};
-use crate::Error;
+use crate::error::Error;
+use crate::family::shard::Shard;
 use crate::redis::{Prefix, args, converted, it_may_pass, retried, unavailable};
-use crate::shard::Shard;
-use crate::unique::{Contents, UniqueKey, UniqueKind, UniqueList, UniquePart};
+use crate::unique::distinct::Contents;
+use crate::unique::store::{UniqueKey, UniqueKind, UniqueList, UniquePart};
 
 /// A cursor of a server, with the connection that it came by.
 type Place = Option<(String, String)>;

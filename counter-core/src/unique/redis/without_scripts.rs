@@ -9,10 +9,10 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::{is_of_another_type, sketch, with_items};
+use crate::error::{Error, ErrorKind};
 use crate::redis::{Client, Command, Connection, Queue, Transaction};
 use crate::sketch::Sketch;
-use crate::unique::Included;
-use crate::{Error, ErrorKind};
+use crate::unique::store::Included;
 
 /// The number of attempts. Every attempt that fails lost against one that succeeded, so a caller does not
 /// lose this often in a row.

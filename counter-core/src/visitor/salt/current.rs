@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::Timestamp;
-use crate::visitor::VisitorKey;
-use crate::visitor::id::PreparedKey;
+use crate::time::Timestamp;
+use crate::visitor::id::{PreparedKey, VisitorKey};
 
 /// The bounds of an epoch and its key, as a sequence lock: a reader writes nothing, not even that it reads,
 /// so no core waits for another. A version that is odd, or that changed during the read, tells that a writer

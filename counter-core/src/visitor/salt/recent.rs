@@ -90,7 +90,7 @@ fn unpacked(entry: u64) -> Option<Register> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::visitor::VisitorKey;
+    use crate::visitor::id::VisitorKey;
 
     #[test]
     fn a_register_is_that_of_the_visitor_whether_it_is_found_or_made() {

@@ -10,12 +10,12 @@ use super::listed::{Listed, sketches};
 use super::restore::restore;
 use super::{Archive, CALM};
 use crate::error::Error;
-use crate::future::BoxFuture;
-use crate::name::CounterName;
-use crate::passes::Passes;
+use crate::family::future::BoxFuture;
+use crate::family::name::CounterName;
+use crate::family::passes::Passes;
+use crate::log::unwind::tell;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
-use crate::unwind::tell;
 use crate::visits;
 use crate::visits::store::{Adds, BinReading, Bins, Page, Store, Values, count_of};
 

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::Archive;
 use crate::error::{Error, ErrorKind};
-use crate::visits::store::{Seen, Store, StoreRecord, identity};
+use crate::visits::store::identity::{Seen, StoreRecord};
+use crate::visits::store::{Store, identity};
 
 /// Result of comparing the near store with the one that the far store was copied from.
 #[derive(Clone, Debug)]

@@ -9,9 +9,10 @@ use super::listed::sketches;
 use super::{Archive, restore};
 use crate::document::DocumentStore;
 use crate::error::Error;
-use crate::future::Answer;
-use crate::name::CounterName;
-use crate::shard::{Shard, Shards};
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
@@ -19,7 +20,6 @@ use crate::visits::store::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unions,
     Unreadable, Values, Witness, Write,
 };
-use crate::writer::WriterId;
 
 impl Write for Archive {
     fn batch_samples(&self) -> usize {

@@ -7,13 +7,13 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Archive;
 use super::listed::{Listed, sketches};
 use crate::error::Error;
-use crate::future::BoxFuture;
-use crate::name::CounterName;
-use crate::passes::Passes;
+use crate::family::future::BoxFuture;
+use crate::family::name::CounterName;
+use crate::family::passes::Passes;
+use crate::family::writer::WriterId;
+use crate::log::unwind::{caught, tell};
 use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
-use crate::unwind::{caught, tell};
 use crate::visits::store::{Page, Progress, Reading, Values};
-use crate::writer::WriterId;
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far one.
 ///

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::Archive;
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::store::{Store, Unreadable, Values};

@@ -7,10 +7,11 @@ use tokio::time::sleep;
 
 use super::Archive;
 use super::listed::sketches;
-use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
+use crate::time::backoff::Backoff;
 use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
 use crate::visits::pending::BINS;
 use crate::visits::source::{Source, SourceName};
@@ -18,7 +19,6 @@ use crate::visits::store::{
     AHEAD, Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Read, Reading, Remark,
     Values, VisitorCell, count_of,
 };
-use crate::writer::WriterId;
 
 /// The time for which the near store keeps the number of the last repair.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);

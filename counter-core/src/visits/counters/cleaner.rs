@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::error::Error;
-use crate::future::BoxFuture;
-use crate::passes::Passes;
-use crate::shard::Shard;
+use crate::family::future::BoxFuture;
+use crate::family::passes::Passes;
+use crate::family::shard::Shard;
+use crate::log::unwind::tell;
 use crate::time::{Precisions, Timestamp};
-use crate::unwind::tell;
 use crate::visits::store::{Cleaned, Store};
 
 /// Keeps the store small: removes samples that left retention, and counters that have no samples left. The lifetime totals

@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 
 use super::Counters;
 use crate::error::{Error, ErrorKind};
-use crate::unwind::tell;
+use crate::log::unwind::tell;
 
 /// A handle to the task that flushes and cleans: what [`Counters::spawn`] returns.
 ///

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
 use crate::error::Error;
-use crate::future::Answer;
-use crate::line::{FIRST_SUM, sealed};
-use crate::name::CounterName;
+use crate::family::future::Answer;
+use crate::family::line::{FIRST_SUM, sealed};
+use crate::family::name::CounterName;
+use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::{Reading, Store, StoreRecord, Unreadable, identity};
-use crate::writer::WriterId;
+use crate::visits::store::identity::StoreRecord;
+use crate::visits::store::{Reading, Store, Unreadable, identity};
 
 /// The number of counters of a precision per page.
 const LISTED: usize = 1000;

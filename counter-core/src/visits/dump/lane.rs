@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
 use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
 use crate::visits::store::{Adds, Batch, BinCell, Cell, VisitorCell};
-use crate::writer::WriterId;
 
 /// Properties that all lines of a batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,14 +2,15 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line;
-use crate::line::{FORMAT, REPEATED, cut, encoded};
-use crate::name::CounterName;
+use crate::family::line;
+use crate::family::line::{FORMAT, REPEATED, cut, encoded, name};
+use crate::family::name::CounterName;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::{StoreId, StoreIdError, Unreadable};
-use crate::writer::WriterId;
+use crate::visits::store::Unreadable;
+use crate::visits::store::identity::{StoreId, StoreIdError};
 
 /// The format versions of a dump, without and with distributions.
 const VERSIONS: [u32; 2] = [1, 2];
@@ -60,166 +61,112 @@ pub(super) enum Record {
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
     line: u64,
-    #[serde(borrow)]
     entry: Entry<'a>,
 }
 
 /// The content of a line.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Entry<'a> {
-    #[serde(borrow)]
-    Dump(Begin<'a>),
-    #[serde(borrow)]
-    Samples(Samples<'a>),
-    #[serde(borrow)]
-    Visitors(Visitors<'a>),
-    #[serde(borrow)]
-    Bins(Bins<'a>),
-    #[serde(borrow)]
-    Lifetime(Lifetime<'a>),
-    #[serde(borrow)]
-    Unreadable(NotRead<'a>),
+    Dump {
+        format: Cow<'a, str>,
+        version: u32,
+        id: String,
+        time: u64,
+        counts: Vec<Kept>,
+        visitors: Vec<Kept>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        distributions: Vec<Kept>,
+        /// The stores whose counts are in the dump. Older versions do not list them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stores: Vec<String>,
+    },
+    Samples {
+        precision: String,
+        counter: Cow<'a, str>,
+        /// Pairs of a start and a count.
+        counts: Vec<(u64, u64)>,
+    },
+    Visitors {
+        precision: String,
+        counter: Cow<'a, str>,
+        start: u64,
+        /// Registers as Redis would store them, in base64.
+        registers: String,
+    },
+    Bins {
+        precision: String,
+        counter: Cow<'a, str>,
+        start: u64,
+        /// Pairs of a bin and a count.
+        bins: Vec<(String, u64)>,
+    },
+    Lifetime {
+        counter: Cow<'a, str>,
+        count: u64,
+    },
+    Unreadable {
+        key: String,
+        reason: String,
+        /// The starts of the missing buckets, unless all buckets of the key are missing.
+        buckets: Vec<u64>,
+    },
     End(Dumped),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Begin<'a> {
-    #[serde(borrow)]
-    format: Cow<'a, str>,
-    version: u32,
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    time: u64,
-    #[serde(borrow)]
-    counts: Vec<Kept<'a>>,
-    #[serde(borrow)]
-    visitors: Vec<Kept<'a>>,
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-    distributions: Vec<Kept<'a>>,
-    /// The stores whose counts are in the dump. Older versions do not list them.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-    stores: Vec<Cow<'a, str>>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept<'a> {
-    #[serde(borrow)]
-    precision: Cow<'a, str>,
+pub(super) struct Kept {
+    precision: String,
     samples: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Samples<'a> {
-    #[serde(borrow)]
-    precision: Cow<'a, str>,
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    /// Pairs of a start and a count.
-    counts: Vec<(u64, u64)>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Visitors<'a> {
-    #[serde(borrow)]
-    precision: Cow<'a, str>,
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    start: u64,
-    /// Registers as Redis would store them, in base64.
-    #[serde(borrow)]
-    registers: Cow<'a, str>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Bins<'a> {
-    #[serde(borrow)]
-    precision: Cow<'a, str>,
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    start: u64,
-    /// Pairs of a bin and a count.
-    #[serde(borrow)]
-    bins: Vec<(Cow<'a, str>, u64)>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Lifetime<'a> {
-    #[serde(borrow)]
-    counter: Cow<'a, str>,
-    count: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NotRead<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
-    reason: Cow<'a, str>,
-    /// The starts of the missing buckets, unless all buckets of the key are missing.
-    buckets: Vec<u64>,
 }
 
 impl<'a> Entry<'a> {
     pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid, stores: &[StoreId]) -> Self {
-        let kept = |kept: Retention| Kept {
-            precision: kept.precision.to_string().into(),
-            samples: kept.samples.get(),
-        };
-        Self::Dump(Begin {
+        let kept =
+            |kept: Retention| Kept { precision: kept.precision.to_string(), samples: kept.samples.get() };
+        Self::Dump {
             format: FORMAT.into(),
             version: VERSIONS[usize::from(grid.distributions.is_some())],
-            id: id.to_string().into(),
+            id: id.to_string(),
             time: time.as_unix(),
             counts: grid.counts.iter().map(kept).collect(),
             visitors: grid.visitors.iter().map(kept).collect(),
             distributions: grid.distributions.iter().flat_map(Precisions::iter).map(kept).collect(),
-            stores: stores.iter().map(|id| id.to_string().into()).collect(),
-        })
+            stores: stores.iter().map(StoreId::to_string).collect(),
+        }
     }
 
     pub(super) fn samples(precision: Precision, counter: &'a CounterName, samples: &[Sample]) -> Self {
         let counts = samples.iter().map(|sample| (sample.start.as_unix(), sample.count)).collect();
-        let precision = precision.to_string().into();
-        Self::Samples(Samples { precision, counter: Cow::Borrowed(counter), counts })
+        Self::Samples { precision: precision.to_string(), counter: Cow::Borrowed(counter), counts }
     }
 
     pub(super) fn visitors(bucket: Bucket, counter: &'a CounterName, sketch: &Sketch) -> Self {
-        Self::Visitors(Visitors {
-            precision: bucket.precision.to_string().into(),
+        Self::Visitors {
+            precision: bucket.precision.to_string(),
             counter: Cow::Borrowed(counter),
             start: bucket.start.as_unix(),
-            registers: encoded(sketch).into(),
-        })
+            registers: encoded(sketch),
+        }
     }
 
     pub(super) fn bins(bucket: Bucket, counter: &'a CounterName, bins: &[(Bin, u64)]) -> Self {
-        Self::Bins(Bins {
-            precision: bucket.precision.to_string().into(),
+        Self::Bins {
+            precision: bucket.precision.to_string(),
             counter: Cow::Borrowed(counter),
             start: bucket.start.as_unix(),
-            bins: bins.iter().map(|(bin, count)| (bin.to_string().into(), *count)).collect(),
-        })
+            bins: bins.iter().map(|(bin, count)| (bin.to_string(), *count)).collect(),
+        }
     }
 
     pub(super) fn lifetime(counter: &'a CounterName, count: u64) -> Self {
-        Self::Lifetime(Lifetime { counter: Cow::Borrowed(counter), count })
+        Self::Lifetime { counter: Cow::Borrowed(counter), count }
     }
 
     pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
         let buckets = unreadable.buckets.iter().take(REPEATED).map(|start| start.as_unix()).collect();
-        Self::Unreadable(NotRead {
-            key: cut(&unreadable.key).into(),
-            reason: cut(&unreadable.reason).into(),
-            buckets,
-        })
+        Self::Unreadable { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets }
     }
 
     /// Writes the line with this number, without a line end.
@@ -232,75 +179,64 @@ impl<'a> Entry<'a> {
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { line, entry } = line::read(bytes, "a line of a dump")?;
     let record = match entry {
-        Entry::Dump(begin) => begin.record()?,
-        Entry::Samples(samples) => samples.record()?,
-        Entry::Visitors(visitors) => visitors.record()?,
-        Entry::Bins(bins) => bins.record()?,
-        Entry::Lifetime(Lifetime { counter, count }) => {
+        Entry::Dump { format, version, id, stores, .. } => begin(&format, version, &id, &stores)?,
+        Entry::Samples { precision, counter, counts } => {
+            let precision = self::precision(&precision)?;
+            Record::Samples { precision, counter: name(&counter)?, samples: samples(precision, counts)? }
+        }
+        Entry::Visitors { precision, counter, start, registers } => Record::Visitors {
+            bucket: bucket(self::precision(&precision)?, start)?,
+            counter: name(&counter)?,
+            sketch: line::registers(&registers)?,
+        },
+        Entry::Bins { precision, counter, start, bins } => Record::Bins {
+            bucket: bucket(self::precision(&precision)?, start)?,
+            counter: name(&counter)?,
+            bins: self::bins(&bins)?,
+        },
+        Entry::Lifetime { counter, count } => {
             Record::Lifetime { counter: name(&counter)?, count: positive(count)? }
         }
-        Entry::Unreadable(_) => Record::Unreadable,
+        Entry::Unreadable { .. } => Record::Unreadable,
         Entry::End(dumped) => Record::End(dumped),
     };
     Ok((line, record))
 }
 
-impl Begin<'_> {
-    fn record(self) -> Result<Record, String> {
-        if self.format != FORMAT || !VERSIONS.contains(&self.version) {
-            let [first, last] = VERSIONS;
-            return Err(format!("the format {FORMAT} in version {first} or {last}"));
-        }
-        let is_id = self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_id {
-            return Err("an id of 32 hexadecimal digits".to_owned());
-        }
-        let stores = self.stores.iter().map(|id| id.parse());
-        let stores = stores.collect::<Result<_, StoreIdError>>().map_err(|error| error.to_string())?;
-        Ok(Record::Begin { id: self.id.to_ascii_lowercase(), stores })
+fn begin(format: &str, version: u32, id: &str, stores: &[String]) -> Result<Record, String> {
+    if format != FORMAT || !VERSIONS.contains(&version) {
+        let [first, last] = VERSIONS;
+        return Err(format!("the format {FORMAT} in version {first} or {last}"));
     }
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id {
+        return Err("an id of 32 hexadecimal digits".to_owned());
+    }
+    let stores = stores.iter().map(|id| id.parse());
+    let stores = stores.collect::<Result<_, StoreIdError>>().map_err(|error| error.to_string())?;
+    Ok(Record::Begin { id: id.to_ascii_lowercase(), stores })
 }
 
-impl Samples<'_> {
-    fn record(self) -> Result<Record, String> {
-        if self.counts.len() > SAMPLES {
-            return Err(format!("at most {SAMPLES} samples"));
-        }
-        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
-        let sample =
-            |(start, count)| Ok(Sample { start: bucket(precision, start)?.start, count: positive(count)? });
-        let samples = self.counts.into_iter().map(sample).collect::<Result<_, String>>()?;
-        Ok(Record::Samples { precision, counter, samples })
+fn samples(precision: Precision, counts: Vec<(u64, u64)>) -> Result<Vec<Sample>, String> {
+    if counts.len() > SAMPLES {
+        return Err(format!("at most {SAMPLES} samples"));
     }
+    let sample =
+        |(start, count)| Ok(Sample { start: bucket(precision, start)?.start, count: positive(count)? });
+    counts.into_iter().map(sample).collect()
 }
 
-impl Visitors<'_> {
-    fn record(self) -> Result<Record, String> {
-        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
-        let bucket = bucket(precision, self.start)?;
-        Ok(Record::Visitors { bucket, counter, sketch: line::registers(&self.registers)? })
+fn bins(bins: &[(String, u64)]) -> Result<Vec<(Bin, u64)>, String> {
+    if bins.len() > BINS {
+        return Err(format!("at most {BINS} bins"));
     }
-}
-
-impl Bins<'_> {
-    fn record(self) -> Result<Record, String> {
-        if self.bins.len() > BINS {
-            return Err(format!("at most {BINS} bins"));
-        }
-        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
-        let bucket = bucket(precision, self.start)?;
-        let bin = |(bin, count): (Cow<'_, str>, u64)| {
-            let bin = Bin::parse(&bin).ok_or_else(|| "a bin, such as t-17 or c404".to_owned())?;
-            Ok((bin, positive(count)?))
-        };
-        let bins = self.bins.into_iter().map(bin).collect::<Result<Vec<_>, String>>()?;
-        let is_ascending = bins.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        if is_ascending {
-            Ok(Record::Bins { bucket, counter, bins })
-        } else {
-            Err("each bin once, ascending".to_owned())
-        }
-    }
+    let bin = |(bin, count): &(String, u64)| {
+        let bin = Bin::parse(bin).ok_or_else(|| "a bin, such as t-17 or c404".to_owned())?;
+        Ok((bin, positive(*count)?))
+    };
+    let bins = bins.iter().map(bin).collect::<Result<Vec<_>, String>>()?;
+    let is_ascending = bins.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    if is_ascending { Ok(bins) } else { Err("each bin once, ascending".to_owned()) }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -310,10 +246,6 @@ const fn is_zero(count: &u64) -> bool {
 
 fn precision(text: &str) -> Result<Precision, String> {
     text.parse().map_err(|error| format!("a precision ({error})"))
-}
-
-fn name(text: &str) -> Result<CounterName, String> {
-    CounterName::new(text).map_err(|error| format!("the name of a counter ({error})"))
 }
 
 fn positive(count: u64) -> Result<u64, String> {
@@ -329,7 +261,7 @@ fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::LINE;
+    use crate::family::line::LINE;
 
     fn precision(seconds: u32) -> Precision {
         Precision::try_from(seconds).expect("not 0")

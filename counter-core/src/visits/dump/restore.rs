@@ -6,16 +6,15 @@ use futures_util::future::{BoxFuture, join_all};
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
 use crate::error::Error;
-use crate::line::{FIRST_SUM, LINE, Sealed};
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::time::{Grid, Precision, Precisions, Retention, Sample, Timestamp};
 use crate::visits::ledger::DropReason;
 use crate::visits::source::{SourceName, empty, positions};
-use crate::visits::store::{
-    Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, StoreId, StoreRecord, VisitorCell, identity,
-};
-use crate::writer::WriterId;
+use crate::visits::store::identity::{StoreId, StoreRecord};
+use crate::visits::store::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, VisitorCell, identity};
 
 /// A restore in progress: see [the module](crate::dump).
 ///
@@ -460,4 +459,4 @@ impl std::error::Error for RestoreError {
     }
 }
 
-crate::debug::debug_in_full!(RestoreError);
+crate::log::debug::debug_in_full!(RestoreError);

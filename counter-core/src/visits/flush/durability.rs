@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 #[cfg(feature = "spool")]
 use crate::visits::spool::Recovery;
 #[cfg(feature = "spool")]
 use crate::visits::spool::{Spool, folder};
-use crate::visits::store::KnownStore;
 #[cfg(feature = "spool")]
 use crate::visits::store::Store;
+use crate::visits::store::identity::KnownStore;
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
 

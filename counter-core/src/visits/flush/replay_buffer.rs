@@ -116,11 +116,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::name::CounterName;
-    use crate::shard::Shard;
+    use crate::family::name::CounterName;
+    use crate::family::shard::Shard;
+    use crate::family::writer::WriterId;
     use crate::time::{Precision, Timestamp};
     use crate::visits::store::{Cell, Fence, FenceKind, Incarnation};
-    use crate::writer::WriterId;
 
     fn batch(sequence: u64) -> Arc<Batch> {
         let cell = Cell {

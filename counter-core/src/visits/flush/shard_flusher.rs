@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
 use super::writer::Writer;
-use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::future::{Answer, BoxFuture};
-use crate::later::later;
-use crate::shard::Shard;
+use crate::family::future::{Answer, BoxFuture};
+use crate::family::shard::Shard;
+use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
-use crate::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
+use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
 use crate::visits::store::{

@@ -1,6 +1,6 @@
 use crate::error::Error;
+use crate::log::unwind::caught;
 use crate::time::Timestamp;
-use crate::unwind::caught;
 use crate::visitor::{Salting, Salts};
 use crate::visits::store::Store;
 

@@ -3,10 +3,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
-use crate::unwind::{caught, tell};
 use crate::visits::ledger::Hint;
-use crate::visits::store::{KnownStore, Seen, Store, StoreRecord, update};
+use crate::visits::store::Store;
+use crate::visits::store::identity::{KnownStore, Seen, StoreRecord, update};
 use crate::visits::tally::Tally;
 
 /// Monitors the id and the grid of the store.

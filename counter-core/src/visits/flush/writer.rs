@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::family::writer::WriterId;
 use crate::visits::store::{Fence, FenceKind, Incarnation, REMEMBERED, Witness};
-use crate::writer::WriterId;
 
 /// The owner of a sequence of batches, with its knowledge about the servers.
 ///

@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::{BINS, BYTES, sketch_work, visitor_bytes};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Grid, Precisions, Timestamp};
 use crate::visits::distribution::Bin;

@@ -1,7 +1,7 @@
 use tokio::time::Instant;
 
 use super::cutter::Chunk;
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
 use crate::time::Timestamp;
 use crate::visits::ledger::Hits;
 use crate::visits::store::{Batch, Cell, Part, Remark};
@@ -200,11 +200,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::name::CounterName;
+    use crate::family::name::CounterName;
+    use crate::family::writer::WriterId;
     use crate::time::Precision;
     use crate::visits::ledger::DropReason;
     use crate::visits::store::{Fence, FenceKind, Incarnation};
-    use crate::writer::WriterId;
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_acknowledges_batches_is_not_failing() {

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Pending;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::visits::store::{Batch, Incarnation, Witness};
-use crate::writer::WriterId;
 
 /// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
 /// what it describes.
@@ -200,8 +200,8 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::CounterName;
-    use crate::shard::Shards;
+    use crate::family::name::CounterName;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::time::{Precision, Timestamp};
     use crate::visits::store::{Cell, Fence, FenceKind};

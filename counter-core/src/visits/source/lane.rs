@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Register;
 use crate::time::{Grid, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
 use crate::visits::store::{Batch, Fence, FenceKind, SAMPLES};
 use crate::visits::tally::Tally;
-use crate::writer::WriterId;
 
 /// The records of a source that one shard has not counted yet, merged into cells.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, g
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Shards;
+    use crate::family::shard::Shards;
 
     /// The hits that a batch has when its lane is full, of one in each second from so long ago on.
     fn hits_of_a_batch(seconds_ago: u64) -> u64 {

@@ -4,9 +4,9 @@ use futures_util::future::join_all;
 
 use super::lane::empty;
 use crate::error::{Error, ErrorKind};
+use crate::family::writer::WriterId;
 use crate::time::Grid;
 use crate::visits::store::{ApplyOutcome, Store};
-use crate::writer::WriterId;
 
 /// The maximum position: 2^53, up to which numbers in Lua are exact.
 pub(crate) const LARGEST: u64 = 1 << 53;

@@ -10,11 +10,11 @@ use super::ledger::{SourceHits, SourceLedger, Status};
 use super::name::SourceName;
 use super::position::{LARGEST, positions};
 use crate::error::{Error, ErrorKind};
+use crate::family::writer::WriterId;
 use crate::time::Timestamp;
 use crate::visits::ledger::{Dropped, Skip};
 use crate::visits::store::{ApplyOutcome, FenceKind, Part, Remark, Store};
 use crate::visits::tally::{Hit, Measured, Tally};
-use crate::writer::WriterId;
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///

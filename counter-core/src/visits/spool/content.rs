@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::{Register, Sketch, hash};
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;

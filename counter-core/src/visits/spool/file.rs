@@ -19,14 +19,14 @@ use super::file_id::FileId;
 use super::origin;
 use super::origin::Origin;
 use super::waiting::Waiting;
-use crate::future::BoxFuture;
-use crate::name::CounterName;
-use crate::private_file;
-use crate::shard::{Shard, Shards};
+use crate::family::future::BoxFuture;
+use crate::family::name::CounterName;
+use crate::family::private_file;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::time::{Grid, Timestamp};
 use crate::visits::pending::JournalEntry;
 use crate::visits::store::{Incarnation, Witness};
-use crate::writer::WriterId;
 
 /// Errors of the disk, of SQLite, and of what a file contains.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;

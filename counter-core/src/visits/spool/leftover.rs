@@ -17,15 +17,15 @@ use super::origin::Origin;
 use super::waiting::Waiting;
 use super::{file, salvage};
 use crate::error::{Error, ErrorKind};
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
+use crate::log::unwind::tell;
 use crate::time::Grid;
-use crate::unwind::tell;
 use crate::visits::pending::{Chunk, JournalEntry, Pending};
 use crate::visits::store::{
     ApplyOutcome, Batch, Fence, FenceKind, Incarnation, REMEMBERED, Store, StoredFence, Witness,
 };
 use crate::visits::tally::Tally;
-use crate::writer::WriterId;
 
 /// A file that only this process holds.
 #[derive(Debug)]

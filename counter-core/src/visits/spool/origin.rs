@@ -4,7 +4,7 @@
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::time::Timestamp;
-use crate::visits::store::{Seen, StoreId, StoreRecord, follows};
+use crate::visits::store::identity::{Seen, StoreId, StoreRecord, follows};
 
 /// The tables, which files of older versions do not have.
 pub(super) const CREATE: [&str; 2] = [

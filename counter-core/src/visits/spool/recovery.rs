@@ -13,11 +13,12 @@ use super::folder::Place;
 use super::leftover::{Leftover, in_time};
 use super::step::Step;
 use super::{Spool, folder};
-use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::unwind::{caught, tell};
+use crate::log::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
 use crate::visits::ledger::Hint;
-use crate::visits::store::{Store, StoreId, identity};
+use crate::visits::store::identity::StoreId;
+use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 
 /// Sends the files of ended processes one by one.

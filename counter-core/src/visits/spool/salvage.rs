@@ -13,9 +13,9 @@ use super::file::{Failure, Found, PAGE, Unread};
 use super::folder::{damaged_copy, log_of};
 use super::wal::Damage;
 use super::{file, wal};
-use crate::private_file;
-use crate::shard::Shards;
-use crate::unwind::tell;
+use crate::family::private_file;
+use crate::family::shard::Shards;
+use crate::log::unwind::tell;
 
 /// A log that was damaged, and of which the intact beginning is left.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::content::Content;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::{Grid, Timestamp};
 use crate::visits::pending::{Chunk, Pending};
 

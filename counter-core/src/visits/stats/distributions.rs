@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use super::{NAMED, PAGE, Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::distribution::{Bin, Distribution, Measure};
 use crate::visits::store::{BinReading, Unreadable};

@@ -6,7 +6,7 @@ use futures_util::future::{join, join_all, try_join, try_join_all};
 
 use super::{CounterPage, MAX_RANKED, NAMED, PAGE, Ranking, Stats, buckets};
 use crate::error::{Error, ErrorKind};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::Unreadable;
 use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};

@@ -6,7 +6,8 @@ use super::Stats;
 use crate::document::DocumentStore;
 use crate::error::Error;
 use crate::time::{Grid, Precisions, Retention, Timestamp};
-use crate::visits::store::{GridMismatch, Store, StoreId, identity};
+use crate::visits::store::identity::{GridMismatch, StoreId};
+use crate::visits::store::{Store, identity};
 
 /// The documents of a store that is only known as a store of visits.
 #[derive(Debug)]

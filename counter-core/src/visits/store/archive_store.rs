@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::future::Answer;
-use crate::handle::for_handles;
-use crate::name::CounterName;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::family::name::CounterName;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Precision, Retention, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::writer::WriterId;
 
 /// A store of visits that accepts absolute values of another store, and keeps the progress of copying.
 ///

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::fence::{Fence, StoredFence};
 use super::witness::Witness;
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;
@@ -254,8 +254,8 @@ fn buckets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::writer::WriterId;
     use crate::visits::store::fence::{FenceKind, Incarnation};
-    use crate::writer::WriterId;
 
     const MINE: Incarnation = Incarnation::from_bits(1);
     const OTHER: Incarnation = Incarnation::from_bits(2);

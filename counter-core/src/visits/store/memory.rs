@@ -15,15 +15,15 @@ use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadab
 use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
-use crate::expiry_clock::{Expiry, ExpiryClock};
-use crate::future::Answer;
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
+use crate::time::expiry_clock::{Expiry, ExpiryClock};
 use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::{DropReason, Hint};
-use crate::writer::WriterId;
 
 /// Visits in the process.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::{Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 
@@ -95,7 +95,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-crate::debug::debug_in_full!(Unreadable);
+crate::log::debug::debug_in_full!(Unreadable);
 
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {

@@ -24,14 +24,14 @@ use super::witness::Witness;
 use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::redis::RedisDocuments;
-use crate::future::Answer;
-use crate::name::CounterName;
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::redis::{Client, Script, has_code};
-use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
-use crate::writer::WriterId;
 
 /// The visits of one namespace.
 #[derive(Debug)]

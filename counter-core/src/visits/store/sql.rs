@@ -25,14 +25,14 @@ use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::sql::SqlDocuments;
 use crate::error::{Error, ErrorKind};
-use crate::future::Answer;
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::sql::{Database, Failure};
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
-use crate::writer::WriterId;
 
 /// The maximum number of samples that a batch changes: those of about 700 counts, so that a flush takes few transactions.
 /// After an outage, each sample may be in another bucket and need its own statements.

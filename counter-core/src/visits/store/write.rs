@@ -4,12 +4,12 @@ use std::time::Duration;
 use super::Store;
 use super::batch::{ApplyOutcome, Batch};
 use super::witness::Witness;
-use crate::future::Answer;
-use crate::handle::for_handles;
-use crate::name::CounterName;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precisions, Timestamp};
-use crate::writer::WriterId;
 
 /// What changes a [`Store`](super::Store): batches, cleaning and forgetting.
 pub trait Write: fmt::Debug + Send + Sync + 'static {

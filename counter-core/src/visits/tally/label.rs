@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::registry::Counter;
-use crate::name::CounterName;
-use crate::shard::{Shard, Shards};
+use crate::family::name::CounterName;
+use crate::family::shard::{Shard, Shards};
 use crate::time::{Precision, Precisions, Timestamp};
 
 use places::Places;
@@ -204,4 +204,4 @@ impl fmt::Display for LabelError {
 
 impl std::error::Error for LabelError {}
 
-crate::debug::debug_in_full!(LabelError);
+crate::log::debug::debug_in_full!(LabelError);

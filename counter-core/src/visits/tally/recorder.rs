@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Tally;
 use super::label::{Label, LabelError, NotedValue};
 use super::registry::{Counter, Hit, Measured, PageView};
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
 use crate::visits::ledger::{Agent, Hint, Ledger, Skip};

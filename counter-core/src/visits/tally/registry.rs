@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use foldhash::quality::RandomState;
 
-use crate::name::CounterName;
-use crate::shard::{Shard, Shards};
+use crate::family::name::CounterName;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::sketch::Register;
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::Agent;
-use crate::writer::WriterId;
 
 /// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The side of the tally that a spool asks.
 
 use super::{SpoolAccount, Tally, Waiting};
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::time::Timestamp;
 use crate::visits::pending::{Journal, JournalEntry};
 use crate::visits::store::Batch;
@@ -55,7 +55,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shard::Shards;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::visitor::VisitorKey;
     use crate::visits::tally::NameLimits;

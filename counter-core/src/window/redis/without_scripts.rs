@@ -8,9 +8,10 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::{count_key, refused};
+use crate::error::{Error, ErrorKind};
 use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unavailable};
-use crate::window::{Acquired, Addition, WindowKey};
-use crate::{Error, ErrorKind, Timestamp};
+use crate::time::Timestamp;
+use crate::window::store::{Acquired, Addition, WindowKey};
 
 /// The number of attempts to count a token while other clients change the counter.
 const TOKEN_ATTEMPTS: usize = 100;

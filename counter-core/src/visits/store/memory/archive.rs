@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::{Bins, MemoryVisits, Visitors};
-use crate::future::Answer;
-use crate::name::CounterName;
+use crate::family::future::Answer;
+use crate::family::name::CounterName;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
-use crate::writer::WriterId;
 
 /// Memory of an archive beside the values.
 #[derive(Debug, Default)]

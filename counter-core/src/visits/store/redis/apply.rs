@@ -3,13 +3,13 @@
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::error::{Error, ErrorKind};
+use crate::family::writer::WriterId;
 use crate::redis::Call;
 use crate::time::{Precision, Precisions, Timestamp};
 use crate::visits::store::batch::{Adds, ApplyOutcome, Batch};
 use crate::visits::store::fence::FenceKind;
 use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
-use crate::writer::WriterId;
 
 pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);

@@ -2,10 +2,10 @@ use fred::bytes::Bytes;
 
 use super::RedisVisits;
 use crate::error::Error;
+use crate::family::shard::Shard;
 use crate::redis::Call;
-use crate::shard::Shard;
 use crate::time::{Precisions, SAMPLES, Timestamp};
-use crate::visits::store::Cleaned;
+use crate::visits::store::write::Cleaned;
 
 /// The number of fields that one call touches: about 1 ms of the server's time.
 const BUDGET: u32 = 1000;

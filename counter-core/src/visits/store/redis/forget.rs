@@ -4,7 +4,7 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::redis::{Call, Command, Queue, args, explain, unavailable};
 use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
 

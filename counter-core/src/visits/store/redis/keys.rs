@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::redis::Prefix;
 use crate::time::{Bucket, Precision};
 use crate::visits::store::fence::{Fence, FenceKind};

@@ -6,13 +6,13 @@ use super::RedisVisits;
 use super::junk::{Junk, wrong_key};
 use super::writers::MARK;
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
 use crate::redis::{Group, all_at_once, args, in_order};
-use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
 use crate::visits::store::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 
 /// Buckets of a counter are read one by one where they are less than this part of those that are kept; for

@@ -3,7 +3,7 @@ use fred::types::Value;
 
 use super::RedisVisits;
 use crate::error::{Error, ErrorKind};
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::time::{Bucket, Timestamp};
 
 pub(crate) async fn salt(

@@ -13,17 +13,17 @@ use super::RedisVisits;
 use super::keys::Keys;
 use super::writers::MARK;
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
-use crate::shard::Shard;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 use crate::visits::ledger::DropReason;
-use crate::visits::store::Cleaned;
 use crate::visits::store::batch::{AHEAD, Adds, ApplyOutcome, Batch, Part, Remark};
 use crate::visits::store::fence::{FenceKind, StoredFence};
 use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
-use crate::writer::WriterId;
+use crate::visits::store::write::Cleaned;
 
 /// The number of counters that are cleaned in one call.
 const MEMBERS: usize = 20;

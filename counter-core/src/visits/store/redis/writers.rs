@@ -7,11 +7,11 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::error::{Error, ErrorKind};
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::redis::has_code;
-use crate::shard::Shard;
 use crate::time::Timestamp;
 use crate::visits::store::witness::Witness;
-use crate::writer::WriterId;
 
 /// The field of the list and of the lifetimes that holds their mark: no counter and no writer has this name.
 pub(crate) const MARK: &str = "";

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::names::Known;
 use super::{unix, width};
-use crate::sql::{Dialect, Failure, Session, Value};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::names::Known;
 use super::{SqlVisits, at, bins, names, raised, unix, width};
 use crate::error::Error;
-use crate::future::Answer;
+use crate::family::future::Answer;
+use crate::family::writer::WriterId;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Precision, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
-use crate::writer::WriterId;
 
 impl ArchiveStore for SqlVisits {
     fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {

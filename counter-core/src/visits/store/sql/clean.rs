@@ -1,9 +1,10 @@
 use super::{SqlVisits, fence, precision, salt, unix};
 use crate::error::Error;
-use crate::expiry_clock::Expired;
-use crate::sql::{Dialect, Failure, Session, Value};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Failure, Session, Value};
+use crate::time::expiry_clock::Expired;
 use crate::time::{Precisions, Timestamp};
-use crate::visits::store::Cleaned;
+use crate::visits::store::write::Cleaned;
 
 /// The maximum number of samples, and of counters, that one call removes per precision.
 const SAMPLES: i64 = 10_000;

@@ -1,13 +1,15 @@
 use super::{SqlVisits, at, malformed, unix};
 use crate::error::Error;
-use crate::sql::{Dialect, Failure, Row, Session, Value};
+use crate::family::writer::WriterId;
+use crate::sql::dialect::Dialect;
+use crate::sql::driver::Row;
+use crate::sql::{Failure, Session, Value};
 use crate::time::Timestamp;
-use crate::visits::store::REMEMBERED;
 use crate::visits::store::batch::Remark;
 use crate::visits::store::fence::{Fence, FenceKind, Incarnation, StoredFence};
 use crate::visits::store::remarks::{decode, encode};
 use crate::visits::store::witness::Witness;
-use crate::writer::WriterId;
+use crate::visits::store::write::REMEMBERED;
 
 /// The number of writers that are removed per call.
 const PAGE: i64 = 1000;

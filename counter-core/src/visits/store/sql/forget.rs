@@ -2,7 +2,7 @@ use super::apply::TOLD;
 use super::clean::single;
 use super::{SqlVisits, at, unix, width};
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Precisions, Retention, Timestamp};
 

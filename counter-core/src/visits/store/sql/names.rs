@@ -6,8 +6,9 @@ use sqlx::Error as SqlError;
 
 use super::{SqlVisits, malformed};
 use crate::error::Error;
-use crate::name::CounterName;
-use crate::sql::{Class, Dialect, Failure, Session, Value};
+use crate::family::name::CounterName;
+use crate::sql::dialect::Dialect;
+use crate::sql::{Class, Failure, Session, Value};
 
 /// The number of names per read, and of new names per write.
 const ASKED: usize = 5000;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::names::Known;
 use super::{unix, width};
 use crate::sketch::Sketch;
-use crate::sql::{Dialect, Failure, Session, Value};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, Part, Remark, VisitorCell};
 

@@ -3,11 +3,11 @@ use std::ops::Range;
 
 use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::error::Error;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::sql::Value;
 use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
 use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::visits::store::unions::Unions;
 

@@ -1,7 +1,7 @@
 use super::{SqlVisits, malformed, unix, width};
 use crate::error::Error;
-use crate::expiry_clock::Expired;
 use crate::sql::{Failure, Session, Value};
+use crate::time::expiry_clock::Expired;
 use crate::time::{Bucket, Timestamp};
 
 pub(crate) async fn salt(

@@ -6,7 +6,7 @@ use datasketches::frequencies::FrequentItemsSketch;
 use foldhash::quality::RandomState;
 
 use super::NotedValue;
-use crate::name::CounterName;
+use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::store::AHEAD;
 

@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 
-use super::EntityError;
-use crate::entity::EntityId;
-use crate::future::BoxFuture;
+use crate::entity::error::EntityError;
+use crate::entity::id::EntityId;
+use crate::family::future::BoxFuture;
 
 /// The counts that a query found, or the error that it failed with, for every caller that waits for it.
-pub(super) type QueryResult = Result<Arc<HashMap<EntityId, Vec<i64>>>, EntityError>;
+pub(in crate::entity) type QueryResult = Result<Arc<HashMap<EntityId, Vec<i64>>>, EntityError>;
 
 /// A query that is under way. Every caller that waits polls it, so it outlives the caller that began it.
-pub(super) type InFlightQuery = Shared<BoxFuture<'static, QueryResult>>;
+pub(in crate::entity) type InFlightQuery = Shared<BoxFuture<'static, QueryResult>>;
 
 /// The queries that are under way in this process, by the entities that they ask for.
 #[derive(Debug, Default)]
-pub(super) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
+pub(in crate::entity) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
 
 type WeakQuery = WeakShared<BoxFuture<'static, QueryResult>>;
 
@@ -25,12 +25,16 @@ const MANY: usize = 1000;
 
 impl SingleFlight {
     /// Returns a query for this entity that may be joined: it began after the last change in this process.
-    pub(super) fn find(&self, id: EntityId) -> Option<InFlightQuery> {
+    pub(in crate::entity) fn find(&self, id: EntityId) -> Option<InFlightQuery> {
         self.lock().get(&id)?.upgrade()
     }
 
     /// Begins a query for these entities that other callers may join.
-    pub(super) fn begin(&self, ids: &[EntityId], query: BoxFuture<'static, QueryResult>) -> InFlightQuery {
+    pub(in crate::entity) fn begin(
+        &self,
+        ids: &[EntityId],
+        query: BoxFuture<'static, QueryResult>,
+    ) -> InFlightQuery {
         let query = query.shared();
         let mut queries = self.lock();
         if queries.len() >= MANY {
@@ -44,7 +48,7 @@ impl SingleFlight {
 
     /// Removes the queries for these entities, so that no caller joins them any more: they are finished, or
     /// may have read before a change that is finished.
-    pub(super) fn end(&self, ids: impl IntoIterator<Item = EntityId>) {
+    pub(in crate::entity) fn end(&self, ids: impl IntoIterator<Item = EntityId>) {
         let mut queries = self.lock();
         for id in ids {
             queries.remove(&id);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use fred::types::Value;
 
-use crate::entity::{
-    EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
-};
-use crate::future::Answer;
+use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+use crate::entity::id::EntityId;
+use crate::entity::versioned::Versioned;
+use crate::error::{Error, ErrorKind};
+use crate::family::future::Answer;
 use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
-use crate::{Error, ErrorKind};
 
 /// The number of entities, or rows, in one call: a millisecond or two of the server's time.
 const CHUNK: usize = 250;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::entity::{
-    EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
-};
-use crate::future::Answer;
-use crate::later::later;
+use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+use crate::entity::id::EntityId;
+use crate::entity::versioned::Versioned;
+use crate::family::future::Answer;
+use crate::time::later::later;
 
 /// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
 const MOST: usize = 100_000;

@@ -4,12 +4,10 @@ use std::sync::Mutex;
 
 use fred::types::Value;
 
-use super::{
-    EntityAudit, EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, parse, text,
-    values,
-};
-use crate::Error;
-use crate::entity::EntityId;
+use super::{Item, Part, milliseconds, parse, text, values};
+use crate::entity::cache::{EntityAudit, EntityCopy, EntityFound, EntityLease, EntityRow};
+use crate::entity::id::EntityId;
+use crate::error::Error;
 use crate::redis::{Client, Command, Connection, Queue, args, has_code, unavailable};
 
 /// The number of attempts of a caller that others keep overtaking.

@@ -1,8 +1,9 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use crate::entity::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow};
-use crate::future::Answer;
+use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+use crate::entity::id::EntityId;
+use crate::family::future::Answer;
 use crate::sql::Database;
 
 /// A cache that keeps nothing: every read asks the database. For stores that are no nearer than the database, where a

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
+use super::name::CounterName;
 use crate::sketch::{Sketch, hash};
 
 /// The first word of a dump.
@@ -96,6 +97,11 @@ fn unquoted(reason: &str) -> String {
 /// Returns the beginning of a foreign text.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(REPEATED).collect()
+}
+
+/// Reads the name of a counter; the error is what was expected.
+pub(crate) fn name(text: &str) -> Result<CounterName, String> {
+    CounterName::new(text).map_err(|error| format!("the name of a counter ({error})"))
 }
 
 /// Returns registers as Redis would store them, in base64.

@@ -2,7 +2,7 @@
 /// store shows this part by `AsRef`. `Read of Store` implements `Read` for what shows a `Store`.
 macro_rules! for_handles {
     ($family:ident { $($methods:tt)* }) => {
-        $crate::handle::for_handles!($family of $family { $($methods)* });
+        $crate::family::handle::for_handles!($family of $family { $($methods)* });
     };
     ($family:ident of $shown:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }) => {
         /// Forwards to the part of the store.

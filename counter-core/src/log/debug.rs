@@ -30,7 +30,7 @@ pub use debug_in_full;
 
 #[cfg(test)]
 mod tests {
-    use crate::{Error, ErrorKind};
+    use crate::error::{Error, ErrorKind};
 
     #[test]
     fn an_error_that_main_returns_is_printed_with_its_causes() {

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::address::{AddressFinder, CONNECT_TIMEOUT};
 use super::client_handle::{ClientHandle, HANDSHAKE_TIMEOUT};
-use crate::backoff::Backoff;
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
+use crate::time::backoff::Backoff;
 
 /// The task that keeps a server connected: it connects, waits until the connection breaks, and connects again.
 ///
@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind};
 /// runtime's blocking threads, tries the addresses of a name one after the other under a single timeout, and then does
 /// not say which step failed. Only masters that are found by Sentinel are left to fred, which remembers the sentinels
 /// that it has learned of.
-pub(super) struct Dialer {
+pub(in crate::redis) struct Dialer {
     config: Config,
     link: Arc<Link>,
     finder: AddressFinder,
@@ -28,7 +28,7 @@ pub(super) struct Dialer {
 
 /// The current client, shared by a dialer and the calls that use it.
 #[derive(Default)]
-pub(super) struct Link(watch::Sender<State>);
+pub(in crate::redis) struct Link(watch::Sender<State>);
 
 #[derive(Default)]
 struct State {
@@ -43,7 +43,7 @@ struct State {
 
 impl Dialer {
     /// Starts the task. It ends when the handle is aborted.
-    pub(super) fn start(config: Config, link: Arc<Link>) -> AbortHandle {
+    pub(in crate::redis) fn start(config: Config, link: Arc<Link>) -> AbortHandle {
         let dialer = Self { config, link, finder: AddressFinder::default() };
         tokio::spawn(dialer.run()).abort_handle()
     }
@@ -120,7 +120,7 @@ fn with_address(mut server: Server, address: SocketAddr) -> Server {
 
 impl Link {
     /// Returns a link with a client that is connected by its owner.
-    pub(super) fn of(client: ClientHandle) -> Self {
+    pub(in crate::redis) fn of(client: ClientHandle) -> Self {
         let state = State { client: Some(Arc::new(client)), ..State::default() };
         Self(watch::Sender::new(state))
     }
@@ -129,7 +129,7 @@ impl Link {
     ///
     /// # Errors
     /// Fails with the error of the last attempt to connect if there is no connection.
-    pub(super) fn client(&self) -> Result<Arc<ClientHandle>, Error> {
+    pub(in crate::redis) fn client(&self) -> Result<Arc<ClientHandle>, Error> {
         let state = self.0.borrow();
         let trouble = match &state.client {
             Some(client) if !client.has_ended() => return Ok(Arc::clone(client)),
@@ -142,12 +142,12 @@ impl Link {
     }
 
     /// Returns the configuration with the address of the current connection.
-    pub(super) fn config(&self) -> Option<Config> {
+    pub(in crate::redis) fn config(&self) -> Option<Config> {
         self.0.borrow().config.clone()
     }
 
     /// Waits until there is a connection, for at most this long.
-    pub(super) async fn wait(&self, limit: Duration) {
+    pub(in crate::redis) async fn wait(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let mut changes = self.0.subscribe();
         let found = tokio::time::timeout_at(deadline, changes.wait_for(|state| state.client.is_some())).await;
@@ -159,7 +159,7 @@ impl Link {
     }
 
     /// Returns the number of connections made.
-    pub(super) fn connections(&self) -> u64 {
+    pub(in crate::redis) fn connections(&self) -> u64 {
         let state = self.0.borrow();
         state.connections + state.client.as_ref().map_or(0, |client| client.connections())
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::entity::EntityId;
-use crate::log_limit::LogLimit;
-use crate::unwind::tell;
+use crate::entity::id::EntityId;
+use crate::log::log_limit::LogLimit;
+use crate::log::unwind::tell;
 
 /// The entities whose change may not have reached the cache. Their copies are removed before the cache is asked
 /// again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PendingInvalidations(Arc<Shared>);
+pub(in crate::entity) struct PendingInvalidations(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -65,7 +65,7 @@ impl PendingInvalidations {
     }
 
     /// Returns the next batch of entities to invalidate, each with the number of its change.
-    pub(super) fn next_batch(&self) -> Vec<(EntityId, u64)> {
+    pub(in crate::entity) fn next_batch(&self) -> Vec<(EntityId, u64)> {
         let queue = &mut *self.lock();
         let now = Instant::now();
         while let Some((time, id)) = queue.later.front().copied()
@@ -78,7 +78,7 @@ impl PendingInvalidations {
     }
 
     /// Notes that a batch was invalidated.
-    pub(super) fn done(&self, batch: &[(EntityId, u64)]) {
+    pub(in crate::entity) fn done(&self, batch: &[(EntityId, u64)]) {
         let queue = &mut *self.lock();
         for &(id, number) in batch {
             let pending = queue.pending.get(&id).copied();
@@ -115,24 +115,24 @@ impl Queue {
 
 /// A change that is under way. Unless it is disarmed, dropping it queues its entities for invalidation.
 #[derive(Debug)]
-pub(super) struct InvalidationGuard {
+pub(in crate::entity) struct InvalidationGuard {
     invalidations: PendingInvalidations,
     ids: Vec<EntityId>,
     outcome: Outcome,
 }
 
 impl InvalidationGuard {
-    pub(super) fn new(invalidations: &PendingInvalidations, ids: Vec<EntityId>) -> Self {
+    pub(in crate::entity) fn new(invalidations: &PendingInvalidations, ids: Vec<EntityId>) -> Self {
         Self { invalidations: invalidations.clone(), ids, outcome: Outcome::Unknown }
     }
 
     /// Notes that the database has the change.
-    pub(super) fn written(&mut self) {
+    pub(in crate::entity) fn written(&mut self) {
         self.outcome = Outcome::Written;
     }
 
     /// Ends the change: it has reached the cache, or there was nothing to report.
-    pub(super) fn disarm(mut self) {
+    pub(in crate::entity) fn disarm(mut self) {
         self.ids.clear();
     }
 }

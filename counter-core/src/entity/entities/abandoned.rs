@@ -3,15 +3,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use crate::entity::{EntityId, EntityLease};
-use crate::later::later;
+use crate::entity::cache::EntityLease;
+use crate::entity::id::EntityId;
+use crate::time::later::later;
 
 /// The leases of readers that were dropped before they stored a copy.
 ///
 /// The cache does not know that such a reader is gone, and grants no other lease until this one ends. So the next reader
 /// in this process takes it over. This is sound: a change that is reported ends a lease, whoever has it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AbandonedLeases(Arc<Mutex<HashMap<EntityId, Abandoned>>>);
+pub(in crate::entity) struct AbandonedLeases(Arc<Mutex<HashMap<EntityId, Abandoned>>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Abandoned {
@@ -21,7 +22,7 @@ struct Abandoned {
 
 /// A lease for some entities. Unless it is disarmed, dropping it leaves it to the next reader.
 #[derive(Debug)]
-pub(super) struct LeaseGuard {
+pub(in crate::entity) struct LeaseGuard {
     abandoned: AbandonedLeases,
     lease: Abandoned,
     ids: Vec<EntityId>,
@@ -32,13 +33,13 @@ const MAX_ABANDONED: usize = 10_000;
 
 impl AbandonedLeases {
     /// Returns a guard for a lease that the cache is about to grant.
-    pub(super) fn guard(&self, lease: EntityLease, ids: Vec<EntityId>) -> LeaseGuard {
+    pub(in crate::entity) fn guard(&self, lease: EntityLease, ids: Vec<EntityId>) -> LeaseGuard {
         let lease = Abandoned { lease, end: later(Instant::now(), lease.ttl) };
         LeaseGuard { abandoned: self.clone(), lease, ids }
     }
 
     /// Takes over the leases for some of these entities, and removes those entities from the list.
-    pub(super) fn take(&self, ids: &mut Vec<EntityId>) -> Vec<LeaseGuard> {
+    pub(in crate::entity) fn take(&self, ids: &mut Vec<EntityId>) -> Vec<LeaseGuard> {
         let (mut abandoned, now) = (self.lock(), Instant::now());
         let mut taken: HashMap<u64, LeaseGuard> = HashMap::new();
         ids.retain(|&id| {
@@ -59,21 +60,21 @@ impl AbandonedLeases {
 }
 
 impl LeaseGuard {
-    pub(super) const fn lease(&self) -> EntityLease {
+    pub(in crate::entity) const fn lease(&self) -> EntityLease {
         self.lease.lease
     }
 
-    pub(super) fn ids(&self) -> &[EntityId] {
+    pub(in crate::entity) fn ids(&self) -> &[EntityId] {
         &self.ids
     }
 
     /// Keeps the entities for which the cache granted the lease.
-    pub(super) fn granted(&mut self, ids: Vec<EntityId>) {
+    pub(in crate::entity) fn granted(&mut self, ids: Vec<EntityId>) {
         self.ids = ids;
     }
 
     /// Notes that the cache has ended the lease.
-    pub(super) fn disarm(mut self) {
+    pub(in crate::entity) fn disarm(mut self) {
         self.ids.clear();
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 /// Decides whether to replace a connection because of what its server answers, less and less often: if the next
 /// connection leads to the same server, it gets the same answers.
 #[derive(Debug, Default)]
-pub(super) struct Renewals(Mutex<Option<Renewal>>);
+pub(in crate::redis) struct Renewals(Mutex<Option<Renewal>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 impl Renewals {
     /// Returns whether to replace the connection now.
-    pub(super) fn allow(&self, now: Instant) -> bool {
+    pub(in crate::redis) fn allow(&self, now: Instant) -> bool {
         let mut last = self.0.lock().expect("nothing panics under this lock");
         let pause = match *last {
             None => MIN_PAUSE,

@@ -1,7 +1,7 @@
 //! The passes of a loop in the background, whose failures are logged when they begin and when they end.
 
-use super::error::Error;
-use super::unwind::{caught, tell};
+use crate::error::Error;
+use crate::log::unwind::{caught, tell};
 
 /// The outcome of the passes of one loop so far.
 #[derive(Debug)]

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Timestamp;
-use crate::unwind::tell;
+use super::timestamp::Timestamp;
+use crate::log::unwind::tell;
 
 /// How fast the trusted time follows a clock that is ahead of it: four hours in an hour. A service that did not run
 /// for a month has removed what expired meanwhile after ten days.

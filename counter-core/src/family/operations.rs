@@ -1,6 +1,6 @@
 //! The metrics of operations that ask the store on every call, through the `metrics` facade.
 
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 #[cfg(feature = "metrics")]
 const OPERATIONS: &str = "access_counter_operations_total";
@@ -8,12 +8,12 @@ const OPERATIONS: &str = "access_counter_operations_total";
 const SECONDS: &str = "access_counter_operation_seconds";
 
 /// The outcome of an operation that failed, as the value of a label.
-pub(super) trait Outcome {
+pub(crate) trait Outcome {
     fn outcome(&self) -> &'static str;
 }
 
 /// Describes each metric to the current recorder.
-pub(super) fn describe() {
+pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
         use metrics::{Unit, describe_counter, describe_histogram};
@@ -23,7 +23,7 @@ pub(super) fn describe() {
 }
 
 /// Runs an operation, and records its outcome and duration; one that is dropped before records nothing.
-pub(super) async fn measured<T, E: Outcome>(
+pub(crate) async fn measured<T, E: Outcome>(
     operation: &'static str,
     doing: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {

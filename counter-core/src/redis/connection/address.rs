@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// Bound on looking up a name.
-pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+pub(in crate::redis) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound on connecting to one of the addresses of a server, including the TLS handshake.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(in crate::redis) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before the next address is tried while the previous ones have not answered (RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of addresses of one name that are tried.
@@ -26,7 +26,7 @@ type Addresses = io::Result<Vec<SocketAddr>>;
 
 /// Finds the address to connect to.
 #[derive(Debug, Default)]
-pub(super) struct AddressFinder {
+pub(in crate::redis) struct AddressFinder {
     /// The lookup that is running. It cannot be cancelled, so the next attempt waits for the same one.
     lookup: Option<oneshot::Receiver<Addresses>>,
 }
@@ -36,7 +36,7 @@ impl AddressFinder {
     ///
     /// # Cancel safety
     /// Dropping the future keeps the lookup for the next call.
-    pub(super) async fn find(&mut self, host: &str, port: u16) -> Result<SocketAddr, FredError> {
+    pub(in crate::redis) async fn find(&mut self, host: &str, port: u16) -> Result<SocketAddr, FredError> {
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = literal.parse::<IpAddr>() {
             return Ok(SocketAddr::new(address, port));

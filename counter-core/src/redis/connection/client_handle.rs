@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::address::CONNECT_TIMEOUT;
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
 
 /// A client of fred, and the events that it reports.
 ///

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 /// Remembers for a while that the cache did not answer in time or could not be reached, so that not every request tries it.
 #[derive(Debug)]
-pub(super) struct Patience {
-    pub(super) timeout: Duration,
+pub(in crate::entity) struct Patience {
+    pub(in crate::entity) timeout: Duration,
     /// The time until which the cache is not asked, unless it answers earlier.
     away: Mutex<Option<Instant>>,
 }
@@ -17,12 +17,12 @@ pub(super) struct Patience {
 const REST: Duration = Duration::from_secs(1);
 
 impl Patience {
-    pub(super) fn new(timeout: Duration) -> Self {
+    pub(in crate::entity) fn new(timeout: Duration) -> Self {
         Self { timeout, away: Mutex::default() }
     }
 
     /// Returns whether the cache may be asked now.
-    pub(super) fn may_ask(&self) -> bool {
+    pub(in crate::entity) fn may_ask(&self) -> bool {
         let mut away = self.lock();
         let now = Instant::now();
         match *away {
@@ -36,7 +36,7 @@ impl Patience {
         }
     }
 
-    pub(super) fn learn(&self, answered: bool) {
+    pub(in crate::entity) fn learn(&self, answered: bool) {
         *self.lock() = (!answered).then(|| Instant::now() + REST);
     }
 

@@ -126,4 +126,4 @@ impl fmt::Display for CounterNameError {
 
 impl std::error::Error for CounterNameError {}
 
-crate::debug::debug_in_full!(CounterNameError);
+crate::log::debug::debug_in_full!(CounterNameError);

@@ -1,6 +1,6 @@
 use std::pin::Pin;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A boxed future, which a store returns so that the store can be chosen at run time.
 ///

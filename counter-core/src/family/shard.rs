@@ -1,7 +1,7 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use crate::name::sharded_part;
+use super::name::sharded_part;
 use crate::sketch;
 
 /// The number of shards over which a store splits its counters: 1 to 1,024.
@@ -85,7 +85,7 @@ impl fmt::Display for ShardsError {
 
 impl std::error::Error for ShardsError {}
 
-crate::debug::debug_in_full!(ShardsError);
+crate::log::debug::debug_in_full!(ShardsError);
 
 #[cfg(test)]
 mod tests {
