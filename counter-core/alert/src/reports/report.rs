@@ -114,16 +114,7 @@ impl Report {
         pages.sort_by_key(|row| Reverse(row.hits.now));
         pages.truncate(schedule.places.min(now.len()));
 
-        let rankings = stats.label_rankings(&[], precision, range.clone(), schedule.places).await;
-        let mut labels = Vec::new();
-        for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
-            let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
-            unread.keys(&ranking.unreadable);
-            if ranking.is_partial {
-                unread.note(format!("the rarest values of the label {label}"));
-            }
-            labels.push((label, ranking.values));
-        }
+        let labels = labels(stats, schedule, period, &mut unread).await?;
         let visitors = visitors(stats, schedule, period).await;
         Ok(Self {
             id: format!("{}:{}", schedule.name(), range.end),
@@ -238,6 +229,27 @@ fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known:
     let mut rows: Vec<_> = now.iter().chain(gone).map(row).collect();
     rows.sort_by(|a, b| b.hits.surprise().total_cmp(&a.hits.surprise()).then_with(|| a.name.cmp(&b.name)));
     rows
+}
+
+/// Reads the most frequent values of each label.
+async fn labels(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    period: &Period,
+    unread: &mut Unread,
+) -> Result<Vec<(String, Vec<(String, u64)>)>, Error> {
+    let Period { range, kept, .. } = period;
+    let rankings = stats.label_rankings(&[], kept.precision, range.clone(), schedule.places).await;
+    let mut labels = Vec::new();
+    for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
+        let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
+        unread.keys(&ranking.unreadable);
+        if ranking.is_partial {
+            unread.note(format!("the rarest values of the label {label}"));
+        }
+        labels.push((label, ranking.values));
+    }
+    Ok(labels)
 }
 
 async fn visitors(
