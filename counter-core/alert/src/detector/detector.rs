@@ -22,16 +22,16 @@ const SETTLE: u32 = 3;
 /// The largest error by which models are compared, in standard deviations.
 const MAX_ERROR: f64 = 10.0;
 
-/// A detector of what is unusual in a series, one bucket after the other.
+/// A detector of unusual values in a series, one bucket after the other.
 ///
-/// It expects a value by the time of day and of the week, as far as it has seen days and weeks, and by the latest values.
-/// It compares several such models by their errors so far, and has the band around the best of them by the tails of its
-/// errors. Outliers are no part of what it learns: it is as sure after them as before.
+/// It expects a value based on the time of day, the time of the week, and the latest values. It compares several such models by
+/// their errors so far, and has the band around the best of them by the tails of its errors. It learns little from outliers, so
+/// the band is as narrow after an event as before.
 ///
-/// - It judges from the 31st value on, and takes no bucket that it is not given for a 0. The three buckets after a gap are
-///   not judged: what comes after an outage is not compared with what was before.
-/// - Its level follows, and eight outliers in a row on one side are a new one, from which it goes on. A return to the level
-///   before, within a day, is nothing unusual.
+/// - It judges from the 31st value on, and a missing bucket does not count as 0. The three buckets after a gap are not judged,
+///   because an outage may have changed the level.
+/// - Its level follows the values. Eight outliers in a row on one side are a new level, which is expected from then on. A
+///   return to the old level within a day is not unusual.
 /// - Measures that stay the same where they have always changed are a flat line, such as that of a sensor that is stuck.
 /// - Counts are never steadier than those of hits that arrive independently: 0 instead of 2 is nothing unusual.
 ///
@@ -60,7 +60,7 @@ pub struct Detector {
     false_alarms: f64,
     models: Models,
     errors: VecDeque<f32>,
-    /// The number of these that are kept.
+    /// The maximum number of errors.
     kept: usize,
     tails: Option<Tails>,
     /// The errors that came since the tails were measured.
@@ -137,9 +137,9 @@ impl Detector {
 
     /// Judges the value of the bucket that starts here, and learns from it.
     ///
-    /// Buckets come in their order. One that is left out is not known, or not to be compared, as a holiday. Returns
-    /// `None` where there is nothing to compare with: at the beginning, after a gap, for a bucket that came already, and
-    /// for a value that is no number.
+    /// Buckets come in their order. One that is left out is not known, or not to be compared, as a holiday. Returns `None` if
+    /// there is nothing to compare with: at the beginning, after a gap, for a bucket that was observed already, and for a value
+    /// that is not finite.
     pub fn observe(&mut self, start: Timestamp, value: f64) -> Option<Judgement> {
         if !value.is_finite() || self.next.is_some_and(|next| start < next) {
             return None;
@@ -228,7 +228,7 @@ impl Detector {
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
         self.models.follow(&expected, scaled, bounded, max_square, self.settling > 0);
-        // A shift that may be undone is learned by the levels alone.
+        // The profile does not learn while a shift may be undone.
         if !self.shifts.is_shifted() && self.shifts.outliers() == 0 {
             self.models.learn_season(start, error.map_or(scaled, |error| scaled - error + bounded(error)));
         }

@@ -1,4 +1,4 @@
-//! The tails of errors: how improbable it is that an ordinary value strays as far as this.
+//! Tails of errors: the probability that an ordinary value has an error of this size.
 //!
 //! Peaks over a threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value Theory*: the
 //! threshold is a quantile of the errors, and the amounts by which errors exceed it follow a generalized Pareto distribution.
@@ -12,12 +12,12 @@ const PRIOR: f64 = 8.0;
 /// The threshold of the normal distribution and the mean excess over it, in standard deviations.
 const NORMAL: (f64, f64) = (1.645, 0.42);
 
-/// The distribution of errors around what was expected, each side by itself.
+/// The distribution of errors, with separate tails above and below.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tails {
     pub(super) above: Tail,
     pub(super) below: Tail,
-    /// The standard deviation that the median error stands for.
+    /// The standard deviation, estimated from the median error.
     pub(super) scale: f64,
 }
 
@@ -44,7 +44,7 @@ impl Tails {
         let mut distances: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         let middle = distances.len() / 2;
         let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // Of many that are exactly right, the median says nothing about the others.
+        // If most errors are 0, the median says nothing about the others.
         let mean = distances.iter().sum::<f64>() / distances.len() as f64;
         let scale = (1.4826 * median).max(mean / 4.0).max(least);
         let above = Tail::of(&mut errors, scale);
@@ -77,7 +77,7 @@ impl Tail {
         });
         let usual = NORMAL.1 * scale;
         let excess = ((sum + PRIOR * usual) / (count + PRIOR)).max(usual);
-        // By the method of moments, of which a standard error is taken off: a few excesses say little about the shape.
+        // By the method of moments, less one standard error, because a few excesses say little about the shape.
         let square = (squares + PRIOR * 2.0 * excess * excess) / (count + PRIOR);
         let variance = (square - excess * excess).max(f64::MIN_POSITIVE);
         let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR).sqrt().recip();

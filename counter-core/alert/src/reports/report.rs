@@ -11,7 +11,7 @@ use super::schedule::{Period, ReportSchedule};
 use crate::alert::Alert;
 use crate::isolated::Isolated;
 
-/// A report on a day or a week: how many came, what they saw, and what changed.
+/// A report on a day or a week: hits and visitors, pages and labels, and changes.
 ///
 /// As text it is fit for a chat, and [`html`](Self::html) makes a page for a mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,7 +286,7 @@ impl Change {
         self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
     }
 
-    /// Returns how far apart the numbers are, in standard deviations of counts.
+    /// Returns the difference of the numbers in standard deviations of counts.
     fn surprise(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
         self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()

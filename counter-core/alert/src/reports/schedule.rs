@@ -84,7 +84,7 @@ impl ReportSchedule {
         self
     }
 
-    /// Lists so many pages, and so many values of each label, at most 100. Default: 10.
+    /// Limits the number of pages, and of values of each label, to this; at most 100. Default: 10.
     pub fn places(mut self, places: usize) -> Self {
         self.places = places.clamp(1, 100);
         self
@@ -169,7 +169,7 @@ impl ReportSchedule {
         Timestamp::from_unix(start)
     }
 
-    /// Returns the title of a period: its first day as in ISO 8601, and what was read if that is not the same.
+    /// Returns the title of a period: its first day as in ISO 8601, and the range that was read if it is not the same.
     pub(crate) fn title_of(&self, period: &Period) -> String {
         let what = if self.days == 7 { "the week from " } else { "" };
         let between = if self.title.is_empty() { "" } else { ": " };

@@ -23,7 +23,7 @@ pub(crate) enum Condition {
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
     /// No hits, where the site had some.
     Dead { counter: CounterName, site: CounterName },
-    /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
+    /// A value with enough hits that is new among the most frequent values of a label.
     NewLabel { label: String, places: usize, least: u64 },
     /// A condition of this process alone.
     Local(LocalCondition),
@@ -126,7 +126,7 @@ impl Condition {
     }
 }
 
-/// Explains a verdict about what is expected.
+/// Explains a verdict about an unusual count.
 fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> String {
     let Verdict { is_met, value, bound, expected, .. } = *verdict;
     let hits = Hits(value);
