@@ -1,7 +1,7 @@
 //! Notes about instants, such as deploys, which charts show beside the counts.
 //!
-//! A chart that drops at noon asks for what happened at noon. The script that deploys a service knows, and so does who moved
-//! the campaign: each leaves a note, and every instance shows it.
+//! If a chart drops at noon, its reader wants to know what happened at noon. A script that deploys a service can add a note,
+//! and every instance shows it.
 //!
 //! ```
 //! use counter_alert::note::{Note, Notes};

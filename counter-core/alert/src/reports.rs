@@ -1,4 +1,4 @@
-//! Reports of days and weeks: when they are due, what they contain, and their HTML.
+//! Reports of days and weeks: schedules, contents and HTML.
 
 pub(crate) mod schedule;
 pub(crate) mod report;

@@ -25,7 +25,7 @@ fn sign(random: &mut Random) -> f64 {
     if random.unit() < 0.5 { -1.0 } else { 1.0 }
 }
 
-/// A series of one fortnight, of which `odd` begins at a random row. `value` has the row and the number of rows since then.
+/// Returns a fortnight with an anomaly that begins at a random row. `value` gets the row and the number of rows since then.
 fn one(
     random: &mut Random,
     name: &str,
@@ -129,7 +129,7 @@ fn new_levels(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Values that stand still for some hours.
+/// Values that do not change for some hours.
 fn flat_lines(random: &mut Random) -> Vec<Labeled> {
     let length = whole(between(random, 24.0, 200.0));
     let still = move |since: Option<usize>| since.is_some_and(|since| since < length);
@@ -202,7 +202,7 @@ fn changed_seasons(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Returns a count that strays by a twelfth of its mean, beside the variance of independent visits.
+/// Returns a count whose mean has a relative error of 8 %, plus the variance of independent visits.
 fn visits(random: &mut Random, mean: f64) -> f64 {
     let relative = (1.0 + 0.08 * random.normal()).max(0.1);
     random.poisson(mean * relative)

@@ -39,7 +39,7 @@ pub struct Outcome {
     pub false_alarms: usize,
 }
 
-/// Returns the number of rows at the beginning of so many that count nothing.
+/// Returns the number of rows at the beginning of a series that are not scored.
 pub fn probation(rows: usize) -> usize {
     rows.min(5000) * 15 / 100
 }
@@ -49,7 +49,7 @@ pub fn sigmoid(position: f64) -> f64 {
     if position >= 3.0 { -1.0 } else { 2.0 / (1.0 + (5.0 * position).exp()) - 1.0 }
 }
 
-/// A row as a detection: what it is worth, and the window that it lies in.
+/// The worth of a row as a detection, and its window.
 struct Row {
     score: f64,
     worth: f64,

@@ -22,16 +22,17 @@ const SETTLE: u32 = 3;
 /// The largest error by which models are compared, in standard deviations.
 const MAX_ERROR: f64 = 10.0;
 
-/// A detector of what is unusual in a series, one bucket after the other.
+/// A detector of unusual values in a series, one bucket after the other.
 ///
-/// It expects a value by the time of day and of the week, as far as it has seen days and weeks, and by the latest values.
-/// It compares several such models by their errors so far, and has the band around the best of them by the tails of its
-/// errors. Outliers are no part of what it learns: it is as sure after them as before.
+/// It expects a value based on the time of day, the time of the week, and the latest values. It compares several such models by
+/// their errors so far, and has the band around the best of them by the tails of its errors. It learns little from outliers, so
+/// the band is as narrow after an event as before.
 ///
-/// - It judges from the 31st value on, and takes no bucket that it is not given for a 0. The three buckets after a gap are
-///   not judged: what comes after an outage is not compared with what was before.
-/// - Its level follows, and eight outliers in a row on one side are a new one, from which it goes on. A return to the level
-///   before, within a day, is nothing unusual.
+/// - It judges from the 31st value on, and a missing bucket does not count as 0. The three buckets after a gap are not judged,
+///   because an outage may have changed the level.
+/// - Its level follows the values. Eight outliers in a row on one side are a new level, which is expected from then on. A
+///   return to the old level within a day is not unusual.
+/// - Measures that stay the same where they have always changed are a flat line, such as that of a sensor that is stuck.
 /// - Counts are never steadier than those of hits that arrive independently: 0 instead of 2 is nothing unusual.
 ///
 /// It takes about 8 KB, and a microsecond for a bucket (in release). It reads no clock, and two detectors that were given
@@ -59,7 +60,7 @@ pub struct Detector {
     false_alarms: f64,
     models: Models,
     errors: VecDeque<f32>,
-    /// The number of these that are kept.
+    /// The maximum number of errors.
     kept: usize,
     tails: Option<Tails>,
     /// The errors that came since the tails were measured.
@@ -70,6 +71,8 @@ pub struct Detector {
     next: Option<Timestamp>,
     settling: u32,
     shifts: Shifts,
+    /// The error of the last value, if it was an outlier and the one before was not.
+    outlier: Option<f64>,
     silence: Silence,
     stillness: Stillness,
 }
@@ -104,6 +107,7 @@ impl Detector {
             next: None,
             settling: 0,
             shifts: Shifts::new(width),
+            outlier: None,
             silence: Silence::default(),
             stillness: Stillness::default(),
         }
@@ -133,9 +137,9 @@ impl Detector {
 
     /// Judges the value of the bucket that starts here, and learns from it.
     ///
-    /// Buckets come in their order. One that is left out is not known, or not to be compared, as a holiday. Returns
-    /// `None` where there is nothing to compare with: at the beginning, after a gap, for a bucket that came already, and
-    /// for a value that is no number.
+    /// Buckets come in their order. One that is left out is not known, or not to be compared, as a holiday. Returns `None` if
+    /// there is nothing to compare with: at the beginning, after a gap, for a bucket that was observed already, and for a value
+    /// that is not finite.
     pub fn observe(&mut self, start: Timestamp, value: f64) -> Option<Judgement> {
         if !value.is_finite() || self.next.is_some_and(|next| start < next) {
             return None;
@@ -145,6 +149,7 @@ impl Detector {
         if missing > 1 {
             self.settling = SETTLE;
             self.shifts.skip();
+            self.outlier = None;
             self.silence.skip();
             self.stillness.skip();
         }
@@ -181,10 +186,9 @@ impl Detector {
             expected = before;
         }
         let count = self.scale.invert(expected);
-        let (mut lower, mut upper) = (
-            self.scale.invert(expected - tails.below.distance(self.false_alarms)),
-            self.scale.invert(expected + tails.above.distance(self.false_alarms)),
-        );
+        let (least, most) = tails.limits(self.false_alarms);
+        let (mut lower, mut upper) =
+            (self.scale.invert(expected + least), self.scale.invert(expected + most));
         let mut probability = tails.probability(scaled - expected);
         if self.scale == Scale::Counts {
             let (least, most) = poisson::band(count, self.false_alarms);
@@ -211,19 +215,20 @@ impl Detector {
         self.shifts.expire(start);
         let expected = self.models.all_expected(start);
         let error = self.models.expected(start).map(|expected| scaled - expected);
-        let limits =
-            self.tails_to_judge().map(|tails| (tails.below.distance(OUTLIER), tails.above.distance(OUTLIER)));
-        let bounded = |error: f64| limits.map_or(error, |(below, above)| error.clamp(-below, above));
-        if let (Some(error), Some((below, above))) = (error, limits) {
-            let is_above = if error > above { Some(true) } else { (error < -below).then_some(false) };
+        let tails = self.tails_to_judge();
+        let limits = tails.map(|tails| tails.limits(OUTLIER));
+        let bounded = |error: f64| limits.map_or(error, |(least, most)| error.clamp(least, most));
+        if let (Some(error), Some((least, most))) = (error, limits) {
+            let is_above = if error > most { Some(true) } else { (error < least).then_some(false) };
             self.shifts.observe(&self.models, start, scaled, is_above);
         }
-        if let Some(error) = error.filter(|_| self.shifts.outliers() < 2 && self.settling == 0) {
-            self.keep(bounded(error));
+        if let Some(error) = error.filter(|_| self.settling == 0) {
+            let (least, most) = tails.map_or((error, error), |tails| tails.limits(Self::FALSE_ALARMS));
+            self.learn_error(error.clamp(least, most));
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
         self.models.follow(&expected, scaled, bounded, max_square, self.settling > 0);
-        // A shift that may be undone is learned by the levels alone.
+        // The profile does not learn while a shift may be undone.
         if !self.shifts.is_shifted() && self.shifts.outliers() == 0 {
             self.models.learn_season(start, error.map_or(scaled, |error| scaled - error + bounded(error)));
         }
@@ -231,6 +236,22 @@ impl Detector {
         self.shifts.shift(&mut self.models, start);
         self.settling = self.settling.saturating_sub(1);
         self.seen = self.seen.saturating_add(1);
+    }
+
+    /// Learns the tails from an error. A single outlier belongs to them; several in a row are an event, and do not.
+    fn learn_error(&mut self, error: f64) {
+        let single = match self.shifts.outliers() {
+            0 => self.outlier.take(),
+            1 => self.outlier.replace(error),
+            _ => {
+                self.outlier = None;
+                return;
+            }
+        };
+        single.into_iter().for_each(|outlier| self.keep(outlier));
+        if self.outlier.is_none() {
+            self.keep(error);
+        }
     }
 
     /// Keeps an error of the model that is used, and measures the tails again when there are enough fresh ones.
@@ -311,6 +332,32 @@ mod tests {
         assert_eq!(band(f64::NAN), band(Detector::FALSE_ALARMS));
     }
 
+    #[test]
+    fn a_flat_line_in_noise_is_found_and_a_second_one_of_its_length_is_usual() {
+        let noise = |n: u64| 50.0 + (n * 7919 % 101) as f64 / 10.0;
+        let is_flat = |n: u64| (300..320).contains(&n) || (600..620).contains(&n);
+        let mut measures = Detector::of_measures(Precision::try_from(60).expect("a width"));
+        let mut still = Vec::new();
+        for n in 0..700 {
+            let value = if is_flat(n) { noise(299) } else { noise(n) };
+            if measures.observe(start(60, n), value).is_some_and(|judgement| judgement.is_still()) {
+                still.push(n);
+            }
+        }
+        assert!(still.first().is_some_and(|first| (302..306).contains(first)), "{still:?}");
+        assert_eq!(still.last(), Some(&319));
+    }
+
+    #[test]
+    fn a_measure_that_often_stays_the_same_is_no_flat_line() {
+        let mut measures = Detector::of_measures(Precision::try_from(60).expect("a width"));
+        for n in 0..700 {
+            let value = if n * 7919 % 101 < 40 { 7.0 } else { 3.0 };
+            let judgement = measures.observe(start(60, n), value);
+            assert!(!judgement.is_some_and(|judgement| judgement.is_still()), "{n}");
+        }
+    }
+
     proptest! {
         #[test]
         fn whatever_comes_it_answers_with_a_band_around_what_it_expects(
@@ -331,9 +378,10 @@ mod tests {
                 prop_assert_eq!(judgement, twin.observe(start(width, bucket), value));
                 bucket += 1;
                 let Some(judgement) = judgement else { continue };
-                let Judgement { expected, lower, upper, probability, silence, missed, error, .. } = judgement;
+                let Judgement { expected, lower, upper, probability, silence, stillness, missed, error, .. } = judgement;
                 prop_assert!(lower <= upper && error >= 0.0 && missed >= 0.0, "{:?}", judgement);
                 prop_assert!((0.0..=1.0).contains(&probability) && (0.0..=1.0).contains(&silence), "{:?}", judgement);
+                prop_assert!((0.0..=1.0).contains(&stillness) && (!is_count || stillness == 1.0), "{:?}", judgement);
                 prop_assert!([expected, lower, upper, error, missed].iter().all(|number| number.is_finite()), "{:?}", judgement);
                 prop_assert!(!is_count || lower <= expected.ceil() && expected.floor() <= upper, "{:?}", judgement);
                 prop_assert!(!judgement.is_unusual() || probability < 1.01 * Detector::FALSE_ALARMS, "{:?}", judgement);

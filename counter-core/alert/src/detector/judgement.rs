@@ -16,11 +16,11 @@ pub struct Judgement {
     pub probability: f64,
     /// The hits that were expected since the last one, this bucket included; 0 where it has hits.
     pub missed: f64,
-    /// The probability that so many are missed, 1 where none are.
+    /// The probability that this number of hits is missing; 1 if none is.
     pub silence: f64,
     /// The probability that values stay the same for as long as the last ones; 1 for counts.
     pub stillness: f64,
-    /// The usual error of what was expected: one standard deviation.
+    /// The standard deviation of the errors.
     pub error: f64,
     /// The season by which it was expected.
     pub season: DetectedSeason,

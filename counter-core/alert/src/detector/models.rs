@@ -41,7 +41,7 @@ const AFTER_GAP: f64 = 0.5;
 /// A value for each model.
 pub(super) type Each<T> = [T; MODELS.len()];
 
-/// All models, of which one is used.
+/// All models, and which one is in use.
 #[derive(Clone, Debug)]
 pub(super) struct Models {
     profile: Profile,
@@ -175,7 +175,7 @@ impl Models {
         }
     }
 
-    /// Goes on from the level of these values, which came after `earlier`; returns by how much the profile moved.
+    /// Adopts the level of these values, which came after `earlier`; returns the shift of the profile.
     pub(super) fn shift_to(&mut self, values: &[(Timestamp, f64)], earlier: &Levels) -> f64 {
         let mut levels = earlier.levels;
         for (place, (season, _)) in MODELS.into_iter().enumerate() {

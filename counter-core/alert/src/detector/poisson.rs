@@ -1,6 +1,6 @@
 //! Bounds of the Poisson distribution, which independent hits have.
 
-/// A bound of the probability that a Poisson distribution of this mean strays as far as this count: that of Chernoff.
+/// Chernoff's bound of the probability that a Poisson distribution with this mean is at least as far from it as this count.
 pub(super) fn probability(count: f64, mean: f64) -> f64 {
     let mean = mean.max(1e-9);
     let distance = if count > 0.0 { count * (count / mean).ln() - count + mean } else { mean };

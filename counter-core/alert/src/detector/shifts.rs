@@ -35,7 +35,7 @@ struct Before {
 }
 
 impl Shifts {
-    /// Creates the shifts of a series with buckets of so many seconds.
+    /// Creates the shifts of a series whose buckets are `width` seconds wide.
     pub(super) fn new(width: u64) -> Self {
         Self { run: Run::default(), before: None, memory: width + (100 * width).max(86_400) }
     }

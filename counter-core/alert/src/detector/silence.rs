@@ -17,7 +17,7 @@ pub(super) struct Silence {
     missed: f64,
     /// The most that were missed in one of the silences of late.
     longest: f64,
-    /// The variance of counts around what was expected, and what that was: their means of late.
+    /// The recent means of the squared error of counts and of the expected count.
     squares: f64,
     expected: f64,
 }
@@ -52,8 +52,8 @@ impl Silence {
         }
     }
 
-    /// Returns the probability that so many hits are missed: that of no hit of a Poisson distribution, of groups of hits if
-    /// hits come in groups. A silence is nothing unusual if one of late was nearly as long.
+    /// Returns the probability that this number of expected hits is missing, by a Poisson distribution of hits or, if hits come
+    /// in groups, of groups. A silence is usual if a recent one was nearly as long.
     pub(super) fn probability(&self) -> f64 {
         if self.missed <= 1.5 * self.longest {
             return 1.0;

@@ -38,8 +38,8 @@ impl Stillness {
         self.share += weight * (f64::from(u8::from(is_unchanged)) - self.share);
     }
 
-    /// Returns the probability of a run that is as long, if values are unchanged independently of each other. A run is nothing
-    /// unusual if one of late was nearly as long. `weight` is that of the last value in the share.
+    /// Returns the probability of a run that is as long, if values are unchanged independently of each other. A run is usual if
+    /// a recent one was nearly as long. `weight` is that of the last value in the share.
     pub(super) fn probability(&self, weight: f64) -> f64 {
         if self.run <= USUAL * self.longest {
             return 1.0;

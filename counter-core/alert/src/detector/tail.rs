@@ -1,9 +1,9 @@
-//! The tails of errors: how improbable it is that an ordinary value strays as far as this.
+//! Tails of errors: the probability that an ordinary value has an error of this size.
 //!
 //! Peaks over a threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value Theory*: the
-//! threshold is a quantile of the errors, and what exceeds it does so by exponentially distributed amounts, whose mean is
-//! measured. Quantiles and a mean of bounded errors are not ruined by one outlier, and errors with heavy tails get a wide
-//! band.
+//! threshold is a quantile of the errors, and the amounts by which errors exceed it follow a generalized Pareto distribution.
+//! Its mean and its shape are measured. One outlier does not ruin a quantile and a mean of bounded errors, and errors with
+//! heavy tails get a wide band.
 
 /// The share of errors beyond the threshold, on each side.
 const BEYOND: f64 = 0.05;
@@ -12,12 +12,12 @@ const PRIOR: f64 = 8.0;
 /// The threshold of the normal distribution and the mean excess over it, in standard deviations.
 const NORMAL: (f64, f64) = (1.645, 0.42);
 
-/// The distribution of errors around what was expected, each side by itself.
+/// The distribution of errors, with separate tails above and below.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tails {
     pub(super) above: Tail,
     pub(super) below: Tail,
-    /// The standard deviation that the median error stands for.
+    /// The standard deviation, estimated from the median error.
     pub(super) scale: f64,
 }
 
@@ -27,7 +27,12 @@ pub(super) struct Tail {
     threshold: f64,
     /// The mean amount by which errors exceed the threshold.
     excess: f64,
+    /// The shape of a generalized Pareto distribution of the excesses: 0 for an exponential one, more for heavy tails.
+    shape: f64,
 }
+
+/// The largest shape: the variance of excesses is finite below a half.
+const MAX_SHAPE: f64 = 0.4;
 
 impl Tails {
     /// Measures the tails of these errors; none is narrower than that of normal errors of this deviation.
@@ -39,7 +44,7 @@ impl Tails {
         let mut distances: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         let middle = distances.len() / 2;
         let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // Of many that are exactly right, the median says nothing about the others.
+        // If most errors are 0, the median says nothing about the others.
         let mean = distances.iter().sum::<f64>() / distances.len() as f64;
         let scale = (1.4826 * median).max(mean / 4.0).max(least);
         let above = Tail::of(&mut errors, scale);
@@ -52,6 +57,11 @@ impl Tails {
     pub(super) fn probability(&self, error: f64) -> f64 {
         self.above.probability(error).min(self.below.probability(-error))
     }
+
+    /// Returns the smallest and the largest error that are at least as probable as this.
+    pub(super) fn limits(&self, probability: f64) -> (f64, f64) {
+        (-self.below.distance(probability), self.above.distance(probability))
+    }
 }
 
 impl Tail {
@@ -62,10 +72,16 @@ impl Tail {
         let found = *errors.select_nth_unstable_by(place, f64::total_cmp).1;
         let threshold = found.max(NORMAL.0 * scale);
         let excesses = errors.iter().map(|error| error - threshold).filter(|excess| *excess > 0.0);
-        let (sum, count) = excesses.fold((0.0, 0.0), |(sum, count), excess| (sum + excess, count + 1.0));
+        let (sum, squares, count) = excesses.fold((0.0, 0.0, 0.0), |(sum, squares, count), excess| {
+            (sum + excess, squares + excess * excess, count + 1.0)
+        });
         let usual = NORMAL.1 * scale;
         let excess = ((sum + PRIOR * usual) / (count + PRIOR)).max(usual);
-        Self { threshold, excess }
+        // By the method of moments, less one standard error, because a few excesses say little about the shape.
+        let square = (squares + PRIOR * 2.0 * excess * excess) / (count + PRIOR);
+        let variance = (square - excess * excess).max(f64::MIN_POSITIVE);
+        let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR).sqrt().recip();
+        Self { threshold, excess, shape: shape.clamp(0.0, MAX_SHAPE) }
     }
 
     /// Returns the probability that an ordinary error is at least this far on this side.
@@ -75,13 +91,22 @@ impl Tail {
         } else if distance <= self.threshold {
             BEYOND.powf(distance / self.threshold)
         } else {
-            BEYOND * (-(distance - self.threshold) / self.excess).exp()
+            let excesses = (distance - self.threshold) / self.width();
+            let log = if self.shape > 0.0 { (self.shape * excesses).ln_1p() / self.shape } else { excesses };
+            BEYOND * (-log).exp()
         }
     }
 
     /// Returns the distance of this probability, at most that of the threshold.
     pub(super) fn distance(self, probability: f64) -> f64 {
-        self.threshold + self.excess * (BEYOND / probability).ln().max(0.0)
+        let log = (BEYOND / probability).ln().max(0.0);
+        let excesses = if self.shape > 0.0 { (self.shape * log).exp_m1() / self.shape } else { log };
+        self.threshold + self.width() * excesses
+    }
+
+    /// Returns the scale of the distribution with the mean excess.
+    fn width(self) -> f64 {
+        self.excess * (1.0 - self.shape)
     }
 }
 
@@ -120,6 +145,18 @@ mod tests {
             if cdf(middle) < p { low = middle } else { high = middle }
         }
         low
+    }
+
+    #[test]
+    fn heavy_tails_have_a_shape_and_normal_errors_have_none() {
+        let normal = Tails::of((1..1000).map(|n| quantile(f64::from(n) / 1000.0)), 0.0);
+        assert_eq!((normal.above.shape, normal.below.shape), (0.0, 0.0));
+        // Pareto's distribution with a shape of 1/3 above, and normal errors below.
+        let heavy = |n: i32| (1.0 - f64::from(n) / 1000.0).powf(-1.0 / 3.0) - 1.0;
+        let errors = (1..1000)
+            .map(|n| if n % 2 == 0 { 3.0 * heavy(n) } else { -quantile(f64::from(n) / 1000.0).abs() });
+        let tails = Tails::of(errors, 0.0);
+        assert!(tails.above.shape > 0.05 && tails.below.shape == 0.0, "{tails:?}");
     }
 
     #[test]

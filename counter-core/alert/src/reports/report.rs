@@ -11,7 +11,7 @@ use super::schedule::{Period, ReportSchedule};
 use crate::alert::Alert;
 use crate::isolated::Isolated;
 
-/// A report on a day or a week: how many came, what they saw, and what changed.
+/// A report on a day or a week: hits and visitors, pages and labels, and changes.
 ///
 /// As text it is fit for a chat, and [`html`](Self::html) makes a page for a mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,16 +114,7 @@ impl Report {
         pages.sort_by_key(|row| Reverse(row.hits.now));
         pages.truncate(schedule.places.min(now.len()));
 
-        let rankings = stats.label_rankings(&[], precision, range.clone(), schedule.places).await;
-        let mut labels = Vec::new();
-        for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
-            let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
-            unread.keys(&ranking.unreadable);
-            if ranking.is_partial {
-                unread.note(format!("the rarest values of the label {label}"));
-            }
-            labels.push((label, ranking.values));
-        }
+        let labels = labels(stats, schedule, period, &mut unread).await?;
         let visitors = visitors(stats, schedule, period).await;
         Ok(Self {
             id: format!("{}:{}", schedule.name(), range.end),
@@ -240,6 +231,27 @@ fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known:
     rows
 }
 
+/// Reads the most frequent values of each label.
+async fn labels(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    period: &Period,
+    unread: &mut Unread,
+) -> Result<Vec<(String, Vec<(String, u64)>)>, Error> {
+    let Period { range, kept, .. } = period;
+    let rankings = stats.label_rankings(&[], kept.precision, range.clone(), schedule.places).await;
+    let mut labels = Vec::new();
+    for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
+        let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
+        unread.keys(&ranking.unreadable);
+        if ranking.is_partial {
+            unread.note(format!("the rarest values of the label {label}"));
+        }
+        labels.push((label, ranking.values));
+    }
+    Ok(labels)
+}
+
 async fn visitors(
     stats: &Stats,
     schedule: &ReportSchedule,
@@ -274,7 +286,7 @@ impl Change {
         self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
     }
 
-    /// Returns how far apart the numbers are, in standard deviations of counts.
+    /// Returns the difference of the numbers in standard deviations of counts.
     fn surprise(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
         self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use counter_core::time::{Grid, Retention};
 use counter_core::{CounterName, Precision, Timestamp};
+use jiff::civil::{Date, DateTime};
+use jiff::{SignedDuration, ToSpan};
 
 use crate::rules::rule::{RuleError, check_name};
 
@@ -27,7 +29,7 @@ use crate::rules::rule::{RuleError, check_name};
 #[must_use = "a schedule is kept by a `Watch`"]
 pub struct ReportSchedule {
     name: String,
-    days: u64,
+    days: i64,
     pub(crate) title: String,
     pub(crate) site: CounterName,
     pub(crate) shares: Vec<(String, Vec<CounterName>)>,
@@ -36,6 +38,9 @@ pub struct ReportSchedule {
     after: Duration,
     offset: Arc<dyn Fn(Timestamp) -> i32 + Send + Sync>,
 }
+
+/// The instant at which Unix time begins.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The seconds of a day without a change of clocks.
 const DAY: u64 = 86_400;
@@ -79,7 +84,7 @@ impl ReportSchedule {
         self
     }
 
-    /// Lists so many pages, and so many values of each label, at most 100. Default: 10.
+    /// Limits the number of pages, and of values of each label, to this; at most 100. Default: 10.
     pub fn places(mut self, places: usize) -> Self {
         self.places = places.clamp(1, 100);
         self
@@ -117,18 +122,21 @@ impl ReportSchedule {
     /// Returns whether days are sums of buckets of this precision, which are kept long enough to compare.
     fn has_whole_days(&self, kept: Retention) -> bool {
         let width = u64::from(kept.precision.as_seconds());
-        DAY.is_multiple_of(width) && width * u64::from(kept.samples.get()) > (2 * self.days + 1) * DAY
+        DAY.is_multiple_of(width)
+            && width * u64::from(kept.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
     }
 
     /// Returns the last day or week that was over so long before `now`, the one before it, and the precision to read both
     /// with.
     pub(crate) fn period(&self, grid: &Grid, now: Timestamp) -> Option<Period> {
-        let now = now.minus(self.after.as_secs());
-        let today = self.day(now);
-        // Day 0 was a Thursday.
-        let last = if self.days == 7 { today.checked_sub((today + 3) % 7)? } else { today };
-        let first = last.checked_sub(self.days)?;
-        let starts = [2 * self.days, self.days, 0].map(|ago| self.start(last.saturating_sub(ago)));
+        let today = self.date(now.minus(self.after.as_secs()));
+        let since_monday = if self.days == 7 { today.weekday().to_monday_zero_offset() } else { 0 };
+        let last = today.checked_sub(i64::from(since_monday).days()).ok()?;
+        let [before, first] = [2 * self.days, self.days].map(|ago| last.saturating_sub(ago.days()));
+        if first < EPOCH.date() {
+            return None;
+        }
+        let starts = [before, first, last].map(|date| self.start(date));
         let read = |kept: &Retention| starts.map(|start| nearest(kept.precision, start));
         let distance = |kept: &Retention| {
             let pairs = starts.into_iter().zip(read(kept));
@@ -139,20 +147,21 @@ impl ReportSchedule {
         let kept = whole.min_by_key(|kept| (distance(kept), Reverse(kept.precision)))?;
         let [before, start, end] = read(&kept);
         let is_exact = distance(&kept) == Some(0);
-        Some(Period { range: start..end, before: before..start, kept, day: first, is_exact })
+        Some(Period { range: start..end, before: before..start, kept, date: first, is_exact })
     }
 
-    /// Returns the number of the local day of an instant, from 1970-01-01 on.
-    fn day(&self, at: Timestamp) -> u64 {
-        at.as_unix().saturating_add_signed((self.offset)(at).into()) / DAY
+    /// Returns the local date of an instant.
+    fn date(&self, at: Timestamp) -> Date {
+        utc(at.as_unix().saturating_add_signed((self.offset)(at).into())).date()
     }
 
-    /// Returns the first instant of a local day, which is not midnight where clocks skip midnight.
-    fn start(&self, day: u64) -> Timestamp {
-        let (mut before, mut start) = ((day * DAY).saturating_sub(2 * DAY), (day + 2) * DAY);
+    /// Returns the first instant of a local date, which is not midnight where clocks skip midnight.
+    fn start(&self, date: Date) -> Timestamp {
+        let midnight = u64::try_from(date.duration_since(EPOCH.date()).as_secs()).unwrap_or(0);
+        let (mut before, mut start) = (midnight.saturating_sub(2 * DAY), midnight + 2 * DAY);
         while start - before > 1 {
             let middle = u64::midpoint(before, start);
-            match self.day(Timestamp::from_unix(middle)) < day {
+            match self.date(Timestamp::from_unix(middle)) < date {
                 true => before = middle,
                 false => start = middle,
             }
@@ -160,14 +169,17 @@ impl ReportSchedule {
         Timestamp::from_unix(start)
     }
 
-    /// Returns the title of a period: its first day as in ISO 8601, and what was read if that is not the same.
+    /// Returns the title of a period: its first day as in ISO 8601, and the range that was read if it is not the same.
     pub(crate) fn title_of(&self, period: &Period) -> String {
         let what = if self.days == 7 { "the week from " } else { "" };
         let between = if self.title.is_empty() { "" } else { ": " };
-        let title = format!("{}{between}{what}{}", self.title, Date(period.day));
+        let title = format!("{}{between}{what}{}", self.title, period.date);
         match period.is_exact {
             true => title,
-            false => format!("{title} ({} to {} UTC)", Minute(period.range.start), Minute(period.range.end)),
+            false => {
+                let minute = |at: Timestamp| utc(at.as_unix()).strftime("%Y-%m-%d %H:%M");
+                format!("{title} ({} to {} UTC)", minute(period.range.start), minute(period.range.end))
+            }
         }
     }
 }
@@ -178,8 +190,8 @@ pub(crate) struct Period {
     pub(crate) range: Range<Timestamp>,
     pub(crate) before: Range<Timestamp>,
     pub(crate) kept: Retention,
-    /// The number of its first day.
-    day: u64,
+    /// The first local date.
+    date: Date,
     /// True if its days are read, and not buckets whose boundaries are near.
     is_exact: bool,
 }
@@ -189,31 +201,9 @@ fn nearest(precision: Precision, at: Timestamp) -> Timestamp {
     precision.bucket(at.plus(u64::from(precision.as_seconds()) / 2)).start
 }
 
-/// An instant in UTC, to the minute.
-struct Minute(Timestamp);
-
-impl fmt::Display for Minute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_unix();
-        write!(f, "{} {:02}:{:02}", Date(seconds / DAY), seconds / 3600 % 24, seconds / 60 % 60)
-    }
-}
-
-/// A day by its number, as in ISO 8601.
-struct Date(u64);
-
-impl fmt::Display for Date {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Years begin in March, so that a leap day is the last one: Hinnant, "chrono-compatible low-level date algorithms".
-        let days = self.0 + 719_468;
-        let (era, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-        let year = year + era * 400 + u64::from(month <= 2);
-        write!(f, "{year}-{month:02}-{day:02}")
-    }
+/// Returns the date and the time in UTC.
+fn utc(seconds: u64) -> DateTime {
+    EPOCH.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
 }
 
 impl fmt::Debug for ReportSchedule {
@@ -249,7 +239,7 @@ mod tests {
             (47_540, "2100-02-28"),
             (47_541, "2100-03-01"),
         ] {
-            assert_eq!(Date(day).to_string(), date);
+            assert_eq!(utc(day * DAY).date().to_string(), date);
         }
     }
 
@@ -300,8 +290,8 @@ mod tests {
             let hours =
                 move |at| i32::try_from(if at < change { offset } else { offset + 1 }).expect("small");
             let site = schedule(ReportSchedule::daily).local_time(move |at| 3600 * hours(at));
-            assert_eq!(site.start(20_702), change, "{place}");
-            assert_eq!(site.start(20_703), change.plus(23 * 3600), "{place}");
+            assert_eq!(site.start(utc(20_702 * DAY).date()), change, "{place}");
+            assert_eq!(site.start(utc(20_703 * DAY).date()), change.plus(23 * 3600), "{place}");
         }
     }
 

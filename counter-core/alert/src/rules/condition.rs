@@ -23,7 +23,7 @@ pub(crate) enum Condition {
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
     /// No hits, where the site had some.
     Dead { counter: CounterName, site: CounterName },
-    /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
+    /// A value with enough hits that is new among the most frequent values of a label.
     NewLabel { label: String, places: usize, least: u64 },
     /// A condition of this process alone.
     Local(LocalCondition),
@@ -95,78 +95,30 @@ impl Condition {
         }
     }
 
-    /// Writes what is the case, for people.
+    /// Explains a verdict in one sentence.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
-        let Verdict { is_met, value, bound, ref label, expected } = *verdict;
-        let beyond = |above: bool| match (above, is_met) {
-            (true, true) => "above",
-            (true, false) => "no longer above",
-            (false, true) => "below",
-            (false, false) => "no longer below",
-        };
+        let Verdict { is_met, value, bound, ref label, .. } = *verdict;
+        let (above, below) = if is_met { ("above", "below") } else { ("no longer above", "no longer below") };
+        let hits = Hits(value);
         match self {
-            Self::Above { counter, .. } => format!(
-                "{counter} has {}, {} {bound}",
-                Hits(value),
-                beyond(true),
-                counter = Isolated(counter)
-            ),
-            Self::Below { counter, .. } => {
-                format!(
-                    "{counter} has {}, {} {bound}",
-                    Hits(value),
-                    beyond(false),
-                    counter = Isolated(counter)
-                )
-            }
+            Self::Above { counter, .. } => format!("{} has {hits}, {above} {bound}", Isolated(counter)),
+            Self::Below { counter, .. } => format!("{} has {hits}, {below} {bound}", Isolated(counter)),
             Self::ShareAbove { parts, whole, .. } => {
-                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
-                let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
-                format!(
-                    "{} are {value} of {whole}, {beyond} {bound}",
-                    parts.join(" and "),
-                    whole = Isolated(whole)
-                )
+                let (value, whole, bound) = (Percent(value), Isolated(whole), Percent(bound));
+                format!("{} are {value} of {whole}, {above} {bound}", joined(parts))
             }
             Self::QuantileAbove { counter, measure, q, .. } => {
                 let unit = if *measure == Measure::Size { "bytes" } else { "s" };
-                let (q, beyond) = (Percent(*q), beyond(true));
-                format!(
-                    "{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}",
-                    counter = Isolated(counter)
-                )
+                let (q, counter) = (Percent(*q), Isolated(counter));
+                format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {above} {bound}")
             }
-            Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
-                format!(
-                    "{counter} is silent, where {bound:.0} hits were expected by now",
-                    counter = Isolated(counter)
-                )
-            }
-            Self::Unusual { counter, side: Side::Silent, .. } => {
-                format!("{counter} is no longer silent", counter = Isolated(counter))
-            }
-            Self::Unusual { counter, .. } => match expected {
-                Some(Expected { value: usual, lower, upper, .. }) => {
-                    let beyond = if is_met { beyond(value > upper) } else { "again within" };
-                    let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
-                    format!(
-                        "{counter} has {}, {beyond} {band}, with {usual:.0} expected",
-                        Hits(value),
-                        counter = Isolated(counter)
-                    )
-                }
-                None => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
-            },
-            Self::Dead { counter, .. } => match is_met {
-                true => format!("{counter} has no hits", counter = Isolated(counter)),
-                false => format!("{counter} has {}", Hits(value), counter = Isolated(counter)),
-            },
+            Self::Unusual { counter, side, .. } => explain_unusual(&Isolated(counter), *side, verdict),
+            Self::Dead { counter, .. } if is_met => format!("{} has no hits", Isolated(counter)),
+            Self::Dead { counter, .. } => format!("{} has {hits}", Isolated(counter)),
             Self::NewLabel { label: of, places, .. } => match label {
-                Some(new) => format!(
-                    "{new} is new among the first {places} of {of}, with {}",
-                    Hits(value),
-                    new = Isolated(new)
-                ),
+                Some(new) => {
+                    format!("{} is new among the first {places} of {of}, with {hits}", Isolated(new))
+                }
                 None => format!("nothing is new among the first {places} of {of}"),
             },
             Self::Local(condition) => condition.explain(verdict),
@@ -174,7 +126,33 @@ impl Condition {
     }
 }
 
-/// The condition in words, for people.
+/// Explains a verdict about an unusual count.
+fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> String {
+    let Verdict { is_met, value, bound, expected, .. } = *verdict;
+    let hits = Hits(value);
+    match (side, expected) {
+        (Side::Silent, _) if is_met => {
+            format!("{counter} is silent, where {bound:.0} hits were expected by now")
+        }
+        (Side::Silent, _) => format!("{counter} is no longer silent"),
+        (_, Some(Expected { value: usual, upper, .. })) if is_met => {
+            let beyond = if value > upper { "above" } else { "below" };
+            format!("{counter} has {hits}, {beyond} {bound}, with {usual:.0} expected")
+        }
+        (_, Some(Expected { value: usual, lower, upper, .. })) => {
+            format!("{counter} has {hits}, again within {lower} to {upper}, with {usual:.0} expected")
+        }
+        (_, None) => format!("{counter} has {hits}"),
+    }
+}
+
+/// Joins the names of counters.
+fn joined(counters: &[CounterName]) -> String {
+    let names: Vec<_> = counters.iter().map(|name| Isolated(name).to_string()).collect();
+    names.join(" and ")
+}
+
+/// The condition in words.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_least = |least: u64, what: &str| match least {
@@ -182,65 +160,33 @@ impl fmt::Display for Condition {
             least => format!(", where there are {least} {what} at least"),
         };
         match self {
-            Self::Above { counter, hits } => {
-                write!(f, "{counter} has more than {hits} hits", counter = Isolated(counter))
-            }
-            Self::Below { counter, hits: 1 } => {
-                write!(f, "{counter} has no hits", counter = Isolated(counter))
-            }
-            Self::Below { counter, hits } => {
-                write!(f, "{counter} has fewer than {hits} hits", counter = Isolated(counter))
-            }
+            Self::Above { counter, hits } => write!(f, "{} has more than {hits} hits", Isolated(counter)),
+            Self::Below { counter, hits: 1 } => write!(f, "{} has no hits", Isolated(counter)),
+            Self::Below { counter, hits } => write!(f, "{} has fewer than {hits} hits", Isolated(counter)),
             Self::ShareAbove { parts, whole, share, least } => {
-                let parts: Vec<_> = parts.iter().map(|part| Isolated(part).to_string()).collect();
-                let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
-                write!(
-                    f,
-                    "{parts} are more than {} of {whole}{least}",
-                    Percent(*share),
-                    whole = Isolated(whole)
-                )
+                let (share, whole, least) = (Percent(*share), Isolated(whole), at_least(*least, "hits"));
+                write!(f, "{} are more than {share} of {whole}{least}", joined(parts))
             }
             Self::QuantileAbove { counter, measure, q, value, least } => {
-                let (unit, least) =
-                    (if self.unit() == Unit::Bytes { "bytes" } else { "s" }, at_least(*least, "values"));
-                write!(
-                    f,
-                    "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
-                    Percent(*q),
-                    counter = Isolated(counter)
-                )
+                let unit = if self.unit() == Unit::Bytes { "bytes" } else { "s" };
+                let (q, counter, least) = (Percent(*q), Isolated(counter), at_least(*least, "values"));
+                write!(f, "the {measure} that {q} of {counter} have at most is above {value} {unit}{least}")
             }
-            Self::Unusual { counter, side, .. } => match side {
-                Side::High => {
-                    write!(f, "{counter} has more hits than are expected", counter = Isolated(counter))
-                }
-                Side::Low => {
-                    write!(f, "{counter} has fewer hits than are expected", counter = Isolated(counter))
-                }
-                Side::Either => write!(
-                    f,
-                    "{counter} has more or fewer hits than are expected",
-                    counter = Isolated(counter)
-                ),
-                Side::Silent => write!(
-                    f,
-                    "{counter} has no hits for longer than is expected",
-                    counter = Isolated(counter)
-                ),
-            },
-            Self::Dead { counter, site } => write!(
-                f,
-                "{counter} has no hits, and {site} has some",
-                counter = Isolated(counter),
-                site = Isolated(site)
-            ),
+            Self::Unusual { counter, side, .. } => {
+                let what = match side {
+                    Side::High => "more hits than are expected",
+                    Side::Low => "fewer hits than are expected",
+                    Side::Either => "more or fewer hits than are expected",
+                    Side::Silent => "no hits for longer than is expected",
+                };
+                write!(f, "{} has {what}", Isolated(counter))
+            }
+            Self::Dead { counter, site } => {
+                write!(f, "{} has no hits, and {} has some", Isolated(counter), Isolated(site))
+            }
             Self::NewLabel { label, places, least } => {
-                write!(
-                    f,
-                    "a value is new among the first {places} of {label}{}",
-                    at_least(*least, "hits of it")
-                )
+                let least = at_least(*least, "hits of it");
+                write!(f, "a value is new among the first {places} of {label}{least}")
             }
             Self::Local(condition) => condition.fmt(f),
         }

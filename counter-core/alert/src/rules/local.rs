@@ -57,7 +57,7 @@ impl LocalCondition {
         }
     }
 
-    /// Writes what is the case, for people.
+    /// Explains a verdict in one sentence.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
         let Verdict { is_met, value, bound, .. } = *verdict;
         let label = verdict.label.as_deref().unwrap_or_default();

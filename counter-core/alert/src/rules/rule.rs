@@ -228,7 +228,7 @@ impl AlertRule {
         Self::new(name, seconds(1), Condition::Local(condition))
     }
 
-    /// Returns the condition of a rule about the process, of which each process has a state of its own.
+    /// Returns the condition of a rule about the process. Each process keeps its own state of such a rule.
     pub(crate) fn local(&self) -> Option<&LocalCondition> {
         match &self.condition {
             Condition::Local(condition) => Some(condition),
@@ -236,8 +236,8 @@ impl AlertRule {
         }
     }
 
-    /// Judges a bucket only where the whole of a share has at least so many hits, or a distribution so many values, and a
-    /// value of a label only if it has so many hits. Default: 1.
+    /// Judges a bucket only if it has at least this number: hits of the whole for a share, values for a distribution, hits of
+    /// the value for a label. Default: 1.
     pub fn at_least(mut self, count: u64) -> Self {
         if let Condition::ShareAbove { least, .. }
         | Condition::QuantileAbove { least, .. }

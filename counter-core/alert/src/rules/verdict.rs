@@ -1,6 +1,6 @@
 use crate::detector::{DetectedSeason, Judgement};
 
-/// The value of a condition in one bucket, and what it may be at most or at least.
+/// The value of a condition in one bucket, and its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) is_met: bool,

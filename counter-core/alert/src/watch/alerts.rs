@@ -64,7 +64,7 @@ pub struct AlertsStatus {
     pub history: Vec<HistoryEntry>,
 }
 
-/// A rule, and what is known of it.
+/// A rule and its state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RuleStatus {
@@ -195,7 +195,7 @@ impl Alerts {
         self.change(|shared, now| shared.test(now).id).await
     }
 
-    /// Changes what is shared, and again where another process was first.
+    /// Changes the shared state, and retries if another process has replaced it in the meantime.
     pub(super) fn change<'a, T: Send + 'a>(
         &'a self,
         change: impl Fn(&mut Shared, Timestamp) -> T + Send + Sync + 'a,

@@ -23,7 +23,7 @@ pub struct WatchBuilder {
 }
 
 impl Watch {
-    /// Returns a builder of a watch, whose state is in this store; it delivers into the log until it is told otherwise.
+    /// Returns a builder of a watch whose state is in this store. By default, it delivers to the log.
     pub fn builder(stats: Stats, store: impl DocumentStore) -> WatchBuilder {
         WatchBuilder::new(stats, store)
     }
@@ -72,8 +72,8 @@ impl WatchBuilder {
         self
     }
 
-    /// Leaves out these times where a bucket is compared with what is expected: they neither train the model, nor are
-    /// judged by it. Rules with a bound of their own are looked at all the same. Default: none.
+    /// Excludes these times from rules about what is unusual: they neither train the model nor are judged by it. Rules with a
+    /// fixed bound are judged as usual. Default: none.
     pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
         self.settings.holidays.extend(holidays);
         self

@@ -19,7 +19,7 @@ const CATCH_UP: u64 = 60;
 /// The buckets before the first pass that a rule about dead routes looks at.
 const BEFORE: u32 = 366;
 
-/// The buckets that a rule about a label catches up with: each is a reading of its own.
+/// The maximum number of past buckets for a rule about a label: each takes a separate read.
 const LABELS: u64 = 3;
 
 impl<'a> Due<'a> {

@@ -1,8 +1,8 @@
 //! Detectors for the rules of a watch that expect something: one for each counter, which is given its buckets as they close.
 //!
-//! Detectors are in the process alone. One that begins reads what the store has of its counter, and of its hours where its
-//! buckets are finer, for a part of the counters in each pass; rules about the others wait. So all processes come to nearly
-//! the same bands, and the one that judges a bucket first decides.
+//! Detectors are kept in the process only. A new detector reads the history of its counter, and for buckets finer than an hour
+//! also the hours before it. A pass does so for some of the counters; rules about the others wait. So all processes come to
+//! nearly the same bands, and the one that judges a bucket first decides.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -37,7 +37,7 @@ struct Watched {
     read: Timestamp,
     /// The buckets that are to be judged, when they are read.
     due: Range<Timestamp>,
-    /// Set until it has had a hit: what comes before the first one is no silence.
+    /// True until the counter has its first hit. There is no silence before it.
     is_new: bool,
     /// The judgements of buckets that no watch is known to have judged.
     judgements: VecDeque<(Timestamp, Judgement)>,
@@ -53,7 +53,7 @@ const HOURS: u64 = 840;
 const HOUR: u32 = 3600;
 
 impl Condition {
-    /// Returns the counter of which a bucket is compared with what is expected, the side, and the share of false alarms.
+    /// Returns the counter that the rule compares with its expectation, the side, and the share of false alarms.
     fn expectation(&self) -> Option<(&CounterName, Side, f64)> {
         match self {
             Self::Unusual { counter, side, false_alarms } => Some((counter, *side, *false_alarms)),
@@ -95,7 +95,7 @@ impl Expectations {
         rule.key().is_none_or(|key| self.detectors.contains_key(&key))
     }
 
-    /// Returns what is said of a bucket, if anything is.
+    /// Returns the judgement of a bucket, if there is one.
     pub(crate) fn verdict(&self, rule: &AlertRule, start: Timestamp) -> Option<Verdict> {
         let (_, side, _) = rule.condition.expectation()?;
         let judgements = &self.detectors.get(&rule.key()?)?.judgements;
@@ -128,7 +128,7 @@ impl Expectations {
         }
     }
 
-    /// Gives what was read of a counter to its detectors.
+    /// Passes the series of a counter to its detectors.
     pub(crate) fn learn(
         &mut self,
         precision: Precision,
@@ -186,7 +186,7 @@ impl Expectations {
 }
 
 impl Watched {
-    /// Learns the buckets that come next, and keeps what it says of those that are due.
+    /// Learns the next buckets, and keeps the judgements of those that are due.
     fn learn(&mut self, samples: &[Sample]) {
         let next = samples.iter().filter(|sample| (self.read..self.due.end).contains(&sample.start));
         for sample in next {
@@ -219,7 +219,7 @@ fn known(
     samples.filter(move |sample| is_complete(sample) && !is_holiday(sample))
 }
 
-/// Returns the start of the oldest bucket that is kept at this instant.
+/// Returns the start of the oldest bucket in retention.
 fn oldest(stats: &Stats, precision: Precision, now: Timestamp) -> Timestamp {
     let kept = stats.reach().counts.of_width(precision.as_seconds());
     kept.map_or(Timestamp::MIN, |kept| kept.oldest(now))

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::alert::Alert;
 use crate::rules::verdict::Verdict;
 
-/// A message of the history: what was to be told, when and why, and what has become of it.
+/// A message in the history, with the time, the reason, and the state of the delivery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -28,7 +28,7 @@ pub enum Arrival {
     Waiting,
     /// The receiver has had it since this time, in Unix seconds.
     Arrived(u64),
-    /// Nothing was told, since the rule is silenced.
+    /// The message was not sent because the rule is silenced.
     Silenced,
     /// No receiver took it until there was no more room.
     Lost,
@@ -39,7 +39,7 @@ pub(crate) const HISTORY: usize = 500;
 
 /// The numbers by which a rule judged a bucket.
 ///
-/// What the condition of the rule has no use for is `None`: a bound that was chosen has no model behind it.
+/// Fields that do not apply to the condition are `None`: a fixed bound has no model, for example.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Explanation {

@@ -1,4 +1,4 @@
-//! The values that rules need of buckets, read for all rules at once, and the verdicts about them.
+//! Values of buckets, read for all rules together, and verdicts about them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,7 +80,7 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
-    /// Judges the bucket that starts here; `None` where it is not known, or too little to tell.
+    /// Judges the bucket that starts here; `None` if it is not known or has too few hits.
     pub(super) fn verdict(
         &self,
         rule: &AlertRule,

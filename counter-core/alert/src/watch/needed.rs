@@ -1,4 +1,4 @@
-//! The buckets that a pass needs: those of a counter are read once, whatever they are needed for.
+//! The buckets that a pass needs. The buckets of a counter are read once, even if several rules need them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use counter_core::{CounterName, Precision, Timestamp};
 
 use crate::rules::rule::RULES;
 
-/// The counters of which buckets are needed, and from which to which.
+/// The counters that are needed, with their ranges of buckets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needed<'a>(BTreeMap<Precision, BTreeMap<&'a CounterName, Range<Timestamp>>>);
 
-/// Counters of one precision that are read at once, and the buckets that one of them needs.
+/// Counters of one precision that are read together, and the range of buckets that they need.
 #[derive(Debug)]
 pub(super) struct Portion<'a> {
     pub(super) precision: Precision,
@@ -32,8 +32,8 @@ impl<'a> Needed<'a> {
         self.0.get(&precision)?.get(counter)
     }
 
-    /// Returns what is read at once: the counters of a precision whose first buckets are the oldest, and then others, so
-    /// that an answer has at most so many buckets, unless one counter has more.
+    /// Splits the reads so that each answer has at most this number of buckets, unless a single counter has more. Within a
+    /// precision, counters that need the oldest buckets come first.
     pub(super) fn portions(&self, most: u64) -> Vec<Portion<'a>> {
         let mut portions = Vec::new();
         for (&precision, counters) in &self.0 {

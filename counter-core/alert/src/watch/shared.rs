@@ -30,7 +30,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outgoing {
     pub(crate) message: Message,
-    /// The watch that delivers it, until this instant; nobody does until it, where it has no holder.
+    /// The watch that claimed the message. If it is empty, the message is paused until the instant below.
     holder: String,
     until: u64,
     /// The number of deliveries that failed.
@@ -50,7 +50,7 @@ const CLAIM: u64 = 60;
 const PAUSE: u64 = 10;
 const LONGEST: u64 = 600;
 
-/// The number of messages that are kept while no receiver takes them.
+/// The maximum number of messages in the outbox.
 const OUTBOX: usize = 1000;
 
 impl Shared {
@@ -90,8 +90,8 @@ impl Shared {
         }
     }
 
-    /// Ends the silence of a rule, and tells what is new to receivers: that the alert is raised, or that one is resolved
-    /// of which they were told.
+    /// Ends the silence of a rule, and sends what receivers do not know yet: that the alert is raised, or that an alert that
+    /// was reported to them is resolved.
     pub(crate) fn end_silence(&mut self, rule: &str, now: Timestamp) {
         let Some(state) = self.rules.get_mut(rule) else { return };
         state.silenced = None;
@@ -123,13 +123,13 @@ impl Shared {
         alert
     }
 
-    /// Adds a message to the history, of which the oldest goes where there are too many.
+    /// Adds a message to the history and removes the oldest one if there are too many.
     fn note(&mut self, entry: HistoryEntry) {
         self.history.push_back(entry);
         self.history.drain(..self.history.len().saturating_sub(HISTORY));
     }
 
-    /// Adds a message to those that are on their way, of which the oldest is lost where there are too many.
+    /// Adds a message to the outbox. If the outbox is full, the oldest message is dropped.
     pub(crate) fn push(&mut self, message: Message) {
         self.outbox.push(Outgoing { message, holder: String::new(), until: 0, failures: 0 });
         if self.outbox.len() > OUTBOX {
@@ -172,7 +172,7 @@ impl Shared {
         free.collect()
     }
 
-    /// Removes the messages that have arrived, and leaves those of this watch that have not to whoever comes after a pause.
+    /// Removes the messages that have arrived. Other messages of this watch are retried after a pause, by any watch.
     pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
         for id in arrived {
             self.arrive(id, Arrival::Arrived(now.as_unix()));
@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-/// Returns the seconds to wait after so many failures.
+/// Returns the number of seconds to wait after this number of failures.
 pub(crate) fn pause(failures: u32) -> u64 {
     let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
     doubled.saturating_mul(PAUSE).min(LONGEST)

@@ -39,13 +39,13 @@ pub(crate) struct RuleState {
     /// The message that raised or resolved the alert last, and the buckets that decided that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<Decision>,
-    /// The instant until which nothing is told of the rule.
+    /// The end of the silence, in Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) silenced: Option<u64>,
-    /// Nothing was told of the last decision, since the rule is silenced.
+    /// True if the last decision was not sent because the rule is silenced.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_withheld: bool,
-    /// The last that was told is that the alert is raised.
+    /// True if the last message sent was that the alert is raised.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_told_raised: bool,
 }
@@ -78,7 +78,7 @@ const LEARNING: u32 = 24;
 const KNOWN: usize = 1000;
 
 impl RuleState {
-    /// Takes the verdict about the bucket that starts here; returns what is to be told.
+    /// Applies the verdict about the bucket that starts here; returns the decision if it changes the alert.
     pub(crate) fn see(
         &mut self,
         rule: &AlertRule,
@@ -121,9 +121,9 @@ impl RuleState {
         self.judged < now.minus(FORGOTTEN).as_unix() && !self.is_silenced(now)
     }
 
-    /// Returns whether nothing is to be told of the rule at this instant.
+    /// Returns whether the rule is silenced at this instant.
     pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
-        // One that lasts longer was begun by a clock that was ahead.
+        // A longer silence was set by a clock that was ahead.
         let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
         self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
     }

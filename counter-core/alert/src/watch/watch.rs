@@ -27,7 +27,7 @@ use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 
-/// A future that looks at rules, and has told once over all processes what changed.
+/// A background future that judges rules and reports each change once over all processes.
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
@@ -41,11 +41,11 @@ pub struct Watch {
     no_report_before: Timestamp,
     /// The name of this watch in claims.
     holder: String,
-    /// The states of the rules about this process, and what is to be told of them.
+    /// The states of the rules about this process, and their messages.
     own: Arc<Mutex<Shared>>,
     expectations: Expectations,
     progress: Progress,
-    /// What all watches share, as it was read last.
+    /// The shared state as of the last read.
     known: Option<Seen>,
 }
 
@@ -122,14 +122,14 @@ impl Watch {
         Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.own))
     }
 
-    /// Judges the buckets that closed since any watch did so last, and delivers what is to be told.
+    /// Judges the buckets that closed since the last pass of any watch, and delivers the messages.
     ///
     /// The time is the earlier of `now` and that of the store's clock. Rules about the process come first. A bucket is judged
     /// when the processes whose watches were live lately have brought their hits up to its end into the store, or after a
     /// minute.
     ///
     /// # Errors
-    /// Fails when the store fails; what was not done is done by the next pass. A delivery that fails is no error.
+    /// Fails when the store fails; the next pass does the rest. A failed delivery is not an error.
     ///
     /// # Cancel safety
     /// A message that was under way is delivered again, by this watch or another one.
@@ -234,7 +234,7 @@ impl Watch {
         })
     }
 
-    /// Judges the rules about this process, and delivers what is to be told of them, without the store.
+    /// Judges the rules about this process and delivers their messages, without the store.
     async fn check_process(&mut self, now: Timestamp) -> Checked {
         let mut checked = Checked::default();
         let claimed = self.judge_process(now);
@@ -246,7 +246,7 @@ impl Watch {
         checked
     }
 
-    /// Judges the rules about this process; returns what is to be delivered now.
+    /// Judges the rules about this process; returns the messages to deliver now.
     fn judge_process(&self, now: Timestamp) -> Vec<Message> {
         let mut own = self.own();
         own.end_silences(now);
@@ -254,7 +254,7 @@ impl Watch {
             let Some(condition) = rule.local() else { continue };
             let state = own.rules.entry(rule.name.clone()).or_default();
             if let Some(mut decision) = state.see(rule, now, condition.judge(&self.stats)) {
-                // Each process tells its own.
+                // Each process reports its own alerts.
                 decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
                 state.decision = Some(decision.clone());
                 own.decide(decision, now);
@@ -263,7 +263,7 @@ impl Watch {
         own.claim(&self.holder, now)
     }
 
-    /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
+    /// Copies the silences of the rules about processes from the document, so that they hold while the store is unavailable.
     fn take_silences(&self, shared: &Shared, now: Timestamp) {
         let mut own = self.own();
         for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
@@ -281,7 +281,7 @@ impl Watch {
         self.own.lock().expect("nothing panics under this lock")
     }
 
-    /// Returns the age of the oldest bucket of which this process holds hits, in seconds.
+    /// Returns the age in seconds of the oldest bucket that has unsent hits in this process.
     fn held_for(&self, now: Timestamp) -> u64 {
         self.stats.held_since(now).map_or(0, |since| now.as_unix().saturating_sub(since.as_unix()))
     }

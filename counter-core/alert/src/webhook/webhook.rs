@@ -23,9 +23,9 @@ use crate::watch::delivery::{Deliver, DeliveryError};
 
 /// A delivery of messages by a `POST` to an address.
 ///
-/// A message has arrived when the answer is a 2xx. Redirects are not followed: what a message says is for nobody else. The
-/// address may be a secret of a chat service, so neither the log nor `Debug` shows more of it than the host. Each message has a
-/// connection of its own, which is a task of the runtime until the answer is there.
+/// A message has arrived when the answer is a 2xx. Redirects are not followed, because a message may be confidential. The
+/// address may be a secret of a chat service, so neither the log nor `Debug` shows more of it than the host. Each message uses
+/// a new connection, which is a task of the runtime until the response arrives.
 #[derive(Clone)]
 pub struct Webhook {
     address: Uri,
@@ -185,7 +185,7 @@ fn split_credentials(address: Uri) -> Option<(Uri, Option<HeaderValue>)> {
     Some((Uri::from_parts(parts).ok()?, Some(value)))
 }
 
-/// Returns the id of a message for a header, which has no other letters than those of ASCII.
+/// Returns the id of a message for a header, which can have only ASCII letters.
 fn id(id: &str) -> String {
     id.chars().map(|letter| if letter.is_ascii_graphic() { letter } else { '_' }).collect()
 }
