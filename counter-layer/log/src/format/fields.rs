@@ -73,6 +73,24 @@ struct Found {
 /// No line has more headers than it has room for; what a JSON line repeats is not kept either.
 const MAX_HEADERS: usize = 128;
 
+impl Found {
+    /// Returns the piece for a slot whose last text in a line counts.
+    #[inline]
+    const fn text(&mut self, slot: &Slot) -> Option<&mut Option<Piece>> {
+        Some(match slot {
+            Slot::Date => &mut self.date,
+            Slot::TimeOfDay => &mut self.time_of_day,
+            Slot::Request => &mut self.request,
+            Slot::Method => &mut self.method,
+            Slot::Target => &mut self.target,
+            Slot::Path => &mut self.path,
+            Slot::Query => &mut self.query,
+            Slot::Protocol => &mut self.protocol,
+            _ => return None,
+        })
+    }
+}
+
 impl Fields {
     /// Makes room for a line.
     #[inline]
@@ -129,17 +147,15 @@ impl Fields {
                     self.headers.push((name.clone(), piece));
                 }
             }
-            Slot::Date => self.found.date = Some(self.piece(line, part, Escapes::None)),
-            Slot::TimeOfDay => self.found.time_of_day = Some(self.piece(line, part, Escapes::None)),
-            Slot::Request => self.found.request = Some(self.piece(line, part, escapes)),
-            Slot::Method => self.found.method = Some(self.piece(line, part, escapes)),
-            Slot::Target => self.found.target = Some(self.piece(line, part, escapes)),
-            Slot::Path => self.found.path = Some(self.piece(line, part, escapes)),
-            Slot::Query => self.found.query = Some(self.piece(line, part, escapes)),
-            Slot::Protocol => self.found.protocol = Some(self.piece(line, part, escapes)),
             Slot::Host => {
                 if self.found.host.is_none() {
                     self.found.host = Some(self.piece(line, part, escapes));
+                }
+            }
+            slot => {
+                let piece = self.piece(line, part, escapes);
+                if let Some(found) = self.found.text(slot) {
+                    *found = Some(piece);
                 }
             }
         }
