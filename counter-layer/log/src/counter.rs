@@ -13,33 +13,33 @@ use http::{HeaderValue, Method, Request, header};
 use crate::line::Line;
 use crate::malformed::Malformed;
 
-/// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
-/// requests.
+/// Decides on the lines of an access log as an [`AccessCounterLayer`] decides on requests.
 ///
-/// A line becomes a request head, and goes through the same rules, identity, recognition of bots, facets and closures: the hits of a line are
-/// those that the layer made of the request.
+/// A line becomes a request head, which passes through the same rules, identity, bot detection, facets and closures.
+/// So a line has the same hits as the request had in the layer.
 ///
-/// # What a log does not know
+/// # Limits of a log
 ///
-/// - The route that matched: there is no router. Templates have to be [rules](AccessCounterLayer::rules), or what
-///   [`matched_path`](AccessCounterLayer::matched_path) or [`fallback`](AccessCounterLayer::fallback) make of a path.
-/// - Whether a method of gRPC exists, if nothing else has counted it in this process.
-/// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
-///   a cookie that the layer [issues](counter_layer::IssuedCookie), lines know only what the client sent back, where `Cookie`
-///   is logged.
-/// - The authority of HTTP/2: where the name of the site is logged, it is the header `Host`.
-/// - Panics and errors of the service: the server answered with a status in their place. An answer of 499 passes for a
-///   client that went away.
-/// - Whether a header of a lone minus was there, and how many of one name there were: servers log these as one, with
-///   commas.
-/// - The part of a second: a hit counts in the second that the server logged, which is the one of its end with nginx and
-///   the one of its beginning with Apache.
-/// - Most times. Of [distributions](AccessCounterLayer::distributions), lines have the status, and where they are logged
-///   the time to the end of the response, unless in whole seconds, and the bytes of its body. The time to its head is
-///   in the logs of CloudFront alone.
-/// - Whether a response was a stream of events, whose end the layer does not measure, and whether it was sent to its end.
-/// - The bytes of a body that nginx sent to HTTP/1.1 in chunks: it counts what is around them, 5 bytes and more.
-/// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
+/// - There is no router, so there is no matched route. Write templates as [rules](AccessCounterLayer::rules), or
+///   derive them from the path in [`matched_path`](AccessCounterLayer::matched_path) or
+///   [`fallback`](AccessCounterLayer::fallback).
+/// - A gRPC call counts under its method only if this process knows the method, because a log does not say if it
+///   exists.
+/// - Closures see only the headers that are logged, and only the [`SocketAddr`] of the peer as an extension. If the
+///   layer [issues](counter_layer::IssuedCookie) a cookie and `Cookie` is logged, lines contain only what the client
+///   sent.
+/// - With HTTP/2, the site is logged as the header `Host` instead of the authority.
+/// - If the service panics or fails, the log contains the status that the server sent instead. A status of 499 means
+///   that the client closed the connection.
+/// - A header with the value `-` looks like a missing header. Servers join repeated headers with commas.
+/// - A hit counts in the second that the server logs: the end of the request for nginx, the beginning for Apache.
+/// - For [distributions](AccessCounterLayer::distributions), lines contain the status and, if they are logged, the
+///   time to the end of the response (unless in whole seconds) and the bytes of the body. Only CloudFront logs the
+///   time to the head of the response.
+/// - The layer does not measure event streams or responses that were not sent completely. A log does not tell them
+///   from other responses.
+/// - If nginx sends chunks to an HTTP/1.1 client, it counts the chunk headers as well, which are 5 bytes or more.
+/// - Actions of [`on_count`](AccessCounterLayer::on_count) do not run for lines.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -72,7 +72,7 @@ pub struct LogCounter {
 pub enum Decision<'a> {
     /// The request counts.
     Counted {
-        /// The hits of the request: under `hits`, on its page, and under its facets and labels.
+        /// The hits of the request: under `hits`, on the page, and under facets and labels.
         hits: &'a [Hit],
         /// The kind of client.
         agent: Agent,
@@ -80,9 +80,9 @@ pub enum Decision<'a> {
         /// [`Source::record_measured`](counter_core::source::Source::record_measured).
         measured: Measured<'a>,
     },
-    /// The request makes no hit.
+    /// The request does not count.
     Skipped(Skip),
-    /// The line has the fields of its format, but no server of HTTP took this for a request.
+    /// The line matches the format, but does not contain a valid HTTP request.
     Malformed(Malformed),
 }
 
@@ -101,22 +101,22 @@ impl LogCounter {
         Self { decider: Decider::new(layer), key: None, behind: None, head }
     }
 
-    /// Declares that the log is that of a reverse proxy in front of the service, which writes the client's address
-    /// into this header, and which the service sees at this address.
+    /// Declares that a reverse proxy in front of the service writes the log. The proxy adds the address of the client
+    /// to this header, and the service sees the proxy at this address.
     ///
-    /// The peer in such a log is the client of the proxy. The head of a line is then that of the request as the proxy
-    /// passes it on: its peer is the proxy, and the client stands behind what the header had. Without this, the log is
-    /// that of a server in the place of the service, which has the peer and the header that the service has.
+    /// The peer in such a log is the client of the proxy. For each line, the counter rebuilds the request as the
+    /// service receives it: with the proxy as the peer, and the client appended to the header. Without this setting,
+    /// the log is treated as written by the service or by a server in the same place.
     ///
-    /// Requests that the proxy answers itself (a broken path, a body that is too large, a file, a cache) are in its log
-    /// alone, and count from there. One that it passes on and that hyper refuses is a malformed line.
+    /// Some requests never reach the service, because the proxy answers them (a malformed path, a body that is too
+    /// large, a file, a cached page). They count as well. A request that hyper refuses is a malformed line.
     #[must_use]
     pub fn behind(mut self, header: Forwarded, proxy: IpAddr) -> Self {
         self.behind = Some((header, proxy));
         self
     }
 
-    /// Returns whether visitors are told apart by the key that [`decide`](Self::decide) is given.
+    /// Returns whether [`decide`](Self::decide) uses the key to identify visitors.
     #[must_use]
     pub fn needs_key(&self) -> bool {
         self.decider.needs_key()
@@ -128,9 +128,9 @@ impl LogCounter {
         self.decider.recorder()
     }
 
-    /// Decides about a line; `key` is that of the visitors of the salt epoch in which the line's instant lies.
+    /// Decides on a line. `key` is the visitor key of the salt epoch that contains the time of the line.
     ///
-    /// The key is not used by an identity that has its own, or that is stable. Nothing is recorded.
+    /// An identity that is stable or has its own key ignores `key`. Nothing is recorded.
     pub fn decide(&mut self, line: &Line<'_>, key: VisitorKey) -> Decision<'_> {
         if self.key != Some(key) && self.needs_key() {
             self.decider.use_key(key);

@@ -15,20 +15,19 @@ use flate2::read::MultiGzDecoder;
 use crate::lines::Lines;
 use fingerprint::Fingerprint;
 
-/// Finds what has grown of a log in a file and in what its rotations left behind.
+/// Finds new lines of a log, in the file itself and in its rotated files.
 ///
-/// Each [`poll`](Self::poll) looks at the file and at those beside it whose names go on behind its name:
-/// `access.log`, `access.log.1`, `access.log.2.gz`, `access.log-20240501`. Each is known by its [`Fingerprint`], and so
-/// it does not matter whether a rotation renames, creates anew, copies and truncates, or compresses, nor how many
-/// rotations there were since the last poll or before the process started: what was read of a part up to a position
-/// is never read again, and the rest is read from wherever it is now. Lines that are written between the copy and the
-/// truncation of `copytruncate` are in no file, and are lost to everything.
+/// Each [`poll`](Self::poll) lists the file and all files that start with the same name: `access.log`,
+/// `access.log.1`, `access.log.2.gz`, `access.log-20240501`. A [`Fingerprint`] identifies each of them. So the log
+/// can be renamed, recreated, copied and truncated, or compressed, any number of times between two polls or before
+/// the process started: each line is still read once. Lines that are written between the copy and the truncation of
+/// `copytruncate` are in no file, and are lost.
 ///
-/// It keeps the latest 64 files open, so that a file that is deleted before it was read, as in an outage of the store, can
-/// still be read to its end. Its space on the disk is free again when it was.
+/// The follower keeps the latest 64 files open. If a file is deleted before it was read, for example during an outage
+/// of the store, it can still be read to the end. Then its disk space is freed.
 ///
-/// It keeps no positions: the store of the counters has them. It neither spawns nor waits; the caller polls as often as
-/// it likes, on a thread that may block.
+/// The follower does not store positions, because the store of the counters has them. It neither spawns tasks nor
+/// waits. Poll as often as you like, on a thread that may block.
 ///
 /// ```
 /// use counter_log::Follower;
@@ -56,10 +55,10 @@ pub struct Follower {
     gone: Vec<(Grown, bool)>,
 }
 
-/// A file as it was when it was last looked at.
+/// A file at the time of the last poll.
 #[derive(Debug)]
 struct Known {
-    /// `None` if it has to be looked at again.
+    /// `None` if the file has to be read again.
     look: Option<Look>,
     fingerprint: Option<Fingerprint>,
     length: u64,
@@ -77,7 +76,7 @@ pub struct Grown {
     file: Option<Arc<File>>,
 }
 
-/// What a file looks like while it does not change.
+/// The metadata that stays the same while a file does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     length: u64,
@@ -85,15 +84,15 @@ struct Look {
     inode: u64,
 }
 
-/// The bytes of a log from a file.
+/// The bytes of a log in a file.
 ///
-/// Of a file that is compressed they are those that were compressed. They end where the file ends, and where it no
-/// longer begins with the line that it began with: somebody has truncated it then.
+/// For a compressed file, these are the decompressed bytes. They end at the end of the file, and earlier if the file
+/// was truncated and starts with another line now.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     content: Content,
-    /// The fingerprint that the file has to have.
+    /// The expected fingerprint.
     expected: Option<Fingerprint>,
 }
 
@@ -103,33 +102,33 @@ enum Content {
     Gzip(Box<MultiGzDecoder<File>>),
 }
 
-/// The bytes that a file of gzip begins with (RFC 1952).
+/// The first bytes of a gzip file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The number of files that are kept open.
+/// The maximum number of open files.
 const MAX_OPEN: usize = 64;
 
 impl Follower {
-    /// Creates a follower of the log in this file, which need not exist yet; its parts are known by their fingerprints.
+    /// Creates a follower of the log in this file. The file need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), known: HashMap::new(), gone: Vec::new() }
     }
 
-    /// Returns the parts of the log that are new or have grown since the last poll, the oldest first; at the first
-    /// poll all that are there.
+    /// Returns the parts of the log that are new or have grown since the last poll, oldest first. The first poll
+    /// returns all parts.
     ///
-    /// A part that is there twice, as while it is being copied or compressed, is returned once for each file. A file
-    /// that cannot be read, perhaps because it is gone or only half compressed, is looked at again by the next poll.
+    /// While a part is copied or compressed, it can exist twice and is returned once for each file. If a file cannot
+    /// be read, for example because it is deleted or incomplete, the next poll tries again.
     ///
-    /// A part that is in no file any more is returned once: see [`Grown::is_gone`].
+    /// A part without a file is returned one last time: see [`Grown::is_gone`].
     ///
     /// # Errors
-    /// When the folder cannot be listed.
+    /// Fails if the folder cannot be listed.
     pub fn poll(&mut self) -> io::Result<Vec<Grown>> {
         let mut grown = Vec::new();
         let mut files = files_of(&self.path)?;
         let mut before = std::mem::take(&mut self.known);
-        // In a rotation by numbers the order of names says nothing.
+        // Numbered rotations are not in the order of their names.
         files.sort_by_key(|(_, look)| look.modified);
         let first_open = files.len().saturating_sub(MAX_OPEN);
         for (place, (path, look)) in files.into_iter().enumerate() {
@@ -139,7 +138,7 @@ impl Follower {
                     self.known.insert(path, known);
                     continue;
                 }
-                // What was there before may be elsewhere now, or gone.
+                // The previous content may be in another file now, or deleted.
                 before.insert(path.clone(), known);
             }
             let Ok((file, fingerprint)) = identify(&path) else {
@@ -160,9 +159,9 @@ impl Follower {
         Ok(gone.into_iter().chain(grown).collect())
     }
 
-    /// Returns the parts that were in these files and are in none any more.
+    /// Returns the parts that were in a file before and are in no file now.
     fn find_gone(&mut self, before: HashMap<PathBuf, Known>) -> Vec<Grown> {
-        // Those that the caller did not ask for again were read.
+        // All other parts were read, because the caller did not request them again.
         let known = &self.known;
         let is_back = |gone: &Grown| known.values().any(|known| known.fingerprint == Some(gone.fingerprint));
         self.gone.retain(|(gone, is_due)| *is_due && !is_back(gone));
@@ -179,8 +178,8 @@ impl Follower {
         self.gone.iter().map(|(grown, _)| grown.clone()).collect()
     }
 
-    /// Lets the next poll find a part of the log again: for a caller that could not read it to its end, or whose store
-    /// has gone back to an older state.
+    /// Makes the next poll return a part of the log again. Call it if the part could not be read completely, or if
+    /// the store returned to an older state.
     pub fn again(&mut self, fingerprint: Fingerprint) {
         for known in self.known.values_mut().filter(|known| known.fingerprint == Some(fingerprint)) {
             known.look = None;
@@ -190,7 +189,7 @@ impl Follower {
         }
     }
 
-    /// Returns whether the last poll saw this part of the log in a file.
+    /// Returns whether the last poll found this part of the log in a file.
     #[must_use]
     pub fn has(&self, fingerprint: Fingerprint) -> bool {
         self.known.values().any(|known| known.fingerprint == Some(fingerprint))
@@ -204,44 +203,44 @@ impl Grown {
         self.fingerprint
     }
 
-    /// Returns the file in which it was found.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the part was in a file before, and is in none any more. If the file was still open, its lines can be
-    /// read once more; otherwise those beyond the position that was read are lost.
+    /// Returns whether the file of this part was deleted. If the file is still open, its lines can be read once more;
+    /// otherwise the lines that were not read yet are lost.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Returns the length of the file when it was found, in bytes; of a compressed file, of what is compressed.
+    /// Returns the length of the file in bytes. For a compressed file, this is the compressed length.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns its lines from this position on; `None` where the file has another beginning by now, or is gone, or is
-    /// not so long. Then the part may be in another file, which another poll finds.
+    /// Returns the lines from this position on. Returns `None` if the file was deleted, is shorter, or starts with
+    /// another line now. Then the part may be in another file, and another poll finds it.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn lines(&self, position: u64) -> io::Result<Option<Lines<LogFile>>> {
         Ok(self.file_at(position)?.map(|file| file.into_lines(position)))
     }
 
-    /// Opens the file at its beginning; `None` as for [`lines`](Self::lines).
+    /// Opens the file at its beginning. Returns `None` as [`lines`](Self::lines) does.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn open(&self) -> io::Result<Option<LogFile>> {
         self.file_at(0)
     }
 
     fn file_at(&self, position: u64) -> io::Result<Option<LogFile>> {
-        // A compressed file was checked when it was found.
+        // A poll has already checked a compressed file.
         let at = |file| {
             let mut file = LogFile::of(self.path.clone(), file)?;
             file.expected = Some(self.fingerprint);
@@ -260,11 +259,11 @@ impl Grown {
 }
 
 impl LogFile {
-    /// Opens a file, and looks at its first bytes whether it is compressed. A compressed file is read to its end, so that
-    /// no line of a damaged or incomplete one is counted.
+    /// Opens a file and detects from its first bytes if it is compressed. A compressed file is read completely, so
+    /// that no line of a damaged or incomplete file counts.
     ///
     /// # Errors
-    /// When it cannot be opened or read, or is damaged.
+    /// Fails if the file cannot be opened or read, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::checked(path.as_ref().to_owned(), File::open(&path)?)
     }
@@ -280,10 +279,10 @@ impl LogFile {
         Self::of(path, file)
     }
 
-    /// Opens the file of this path again, at its beginning, without reading it to its end first.
+    /// Opens the file again at its beginning, without checking it completely.
     ///
     /// # Errors
-    /// When it cannot be opened or read.
+    /// Fails if the file cannot be opened or read.
     pub fn reopen(&self) -> io::Result<Self> {
         Self::of(self.path.clone(), File::open(&self.path)?)
     }
@@ -302,24 +301,23 @@ impl LogFile {
         Ok(Self { path, content, expected: None })
     }
 
-    /// Returns `true` for a file that is compressed, which nothing more is written to.
+    /// Returns `true` for a compressed file, which does not grow.
     #[must_use]
     pub const fn is_compressed(&self) -> bool {
         matches!(self.content, Content::Gzip(_))
     }
 
-    /// Returns the lines from here on, of which the first is at this position. Those of a file that is compressed are
-    /// [finished](Lines::finished).
+    /// Returns the lines from this position on. The lines of a compressed file are [finished](Lines::finished).
     pub fn into_lines(self, position: u64) -> Lines<Self> {
         let is_finished = self.is_compressed();
         let lines = Lines::new(self, position);
         if is_finished { lines.finished() } else { lines }
     }
 
-    /// Moves on to a position; `false` where the file is not so long.
+    /// Moves forward to a position. Returns `false` if the file is shorter.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn skip_to(&mut self, position: u64) -> io::Result<bool> {
         match &mut self.content {
             Content::Plain(file) => {
@@ -330,7 +328,7 @@ impl LogFile {
         }
     }
 
-    /// Returns whether the file begins with what it has to begin with. One that is compressed does not change.
+    /// Returns whether the file starts with the expected line. A compressed file does not change.
     fn is_as_expected(&mut self) -> io::Result<bool> {
         let (Some(fingerprint), Content::Plain(file)) = (self.expected, &mut self.content) else {
             return Ok(true);
@@ -349,7 +347,7 @@ impl Read for LogFile {
             Content::Plain(file) => file.read(buffer)?,
             Content::Gzip(file) => file.read(buffer)?,
         };
-        // Asked after it was read: what was read may be of what has been written since the file was truncated.
+        // After reading, because the data may have been written after the file was truncated.
         if read > 0 && !self.is_as_expected()? {
             return Ok(0);
         }
@@ -367,14 +365,14 @@ impl Look {
     }
 }
 
-/// Opens a file, and returns its fingerprint.
+/// Opens a file and returns its fingerprint.
 fn identify(path: &Path) -> io::Result<(File, Option<Fingerprint>)> {
     let file = File::open(path)?;
     let fingerprint = Fingerprint::read(LogFile::checked(path.to_owned(), file.try_clone()?)?)?;
     Ok((file, fingerprint))
 }
 
-/// The files of a log: the one at its path, and those whose names go on behind its name.
+/// Lists the files of a log: the file at its path, and all files whose names start with its name.
 fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -384,7 +382,7 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // A file may be gone, or may be a link to one.
+        // A file may be deleted meanwhile, or be a link.
         if is_of(name, &entry.file_name())
             && let Ok(metadata) = fs::metadata(entry.path())
             && metadata.is_file()
@@ -395,8 +393,8 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     Ok(files)
 }
 
-/// Returns `true` for a name that rotations give: that of the log, with a number, a date, or `old` behind it, and
-/// perhaps `gz` behind that.
+/// Returns `true` for the name of a rotated file: the name of the log with a number, a date, or `old` after it, and
+/// optionally `gz` after that.
 fn is_of(log: &OsStr, name: &OsStr) -> bool {
     let Some(rest) = name.as_encoded_bytes().strip_prefix(log.as_encoded_bytes()) else { return false };
     let rest = rest.strip_suffix(b".gz").unwrap_or(rest);

@@ -40,7 +40,7 @@ enum Kind {
 
 /// Reads lines of one format.
 ///
-/// It allocates nothing once it has room for a line.
+/// It reuses the memory of earlier lines.
 #[derive(Clone)]
 pub struct Parser {
     format: Format,
@@ -48,7 +48,7 @@ pub struct Parser {
     fields: Fields,
 }
 
-/// The most bytes that a line has: 64 KiB.
+/// The maximum length of a line in bytes: 64 KiB.
 pub const MAX_LINE: usize = 65_536;
 
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -63,53 +63,53 @@ impl Format {
         Self::known(COMMON)
     }
 
-    /// Returns the combined log format, the usual one of Apache and nginx: the common one with `"%{Referer}i"` and
+    /// Returns the combined log format of Apache and nginx: the common format, `"%{Referer}i"` and
     /// `"%{User-Agent}i"`.
     #[must_use]
     pub fn combined() -> Self {
         Self::known(COMBINED)
     }
 
-    /// Returns the combined log format behind the name of the site and its port, `%v:%p`: the one of Debian's Apache
-    /// that is called `vhost_combined`.
+    /// Returns the format `vhost_combined` of Debian's Apache: the name of the site and its port (`%v:%p`), followed
+    /// by the combined format.
     #[must_use]
     pub fn vhost_combined() -> Self {
         Self::known(VHOST_COMBINED)
     }
 
-    /// Returns the combined log format with `"%{X-Forwarded-For}i"`: the one that nginx's own configuration calls
-    /// `main`.
+    /// Returns the format `main` of the default configuration of nginx: the combined format, followed by
+    /// `"%{X-Forwarded-For}i"`.
     #[must_use]
     pub fn main() -> Self {
         Self::known(MAIN)
     }
 
-    /// Returns the extended format of the W3C, which IIS and CloudFront write. Directives (`#Fields:`, `#Date:`) may stand
-    /// anywhere, and hold for the lines behind them.
+    /// Returns the extended format of the W3C, which IIS and CloudFront write. Directives (`#Fields:`, `#Date:`) may
+    /// stand anywhere, and apply to the lines that follow.
     ///
-    /// IIS writes `+` for a space in a header, so that a user agent with a `+` is not the one that the service saw.
+    /// IIS writes `+` for a space in a header. So a user agent that contains `+` is read with a space instead.
     #[must_use]
     pub const fn w3c() -> Self {
         Self(Kind::W3c)
     }
 
-    /// Returns the format of Caddy: an object of JSON in each line.
+    /// Returns the format of Caddy: one JSON object per line.
     #[must_use]
     pub const fn caddy() -> Self {
         Self(Kind::Json)
     }
 
-    /// Returns the format of nginx with `escape=json`, under the names of its variables (`remote_addr`, `time_iso8601`,
-    /// `request`, `http_user_agent` or any other `http_` header) and those that many give them, such as `clientip`,
-    /// `@timestamp` and `user_agent`.
+    /// Returns the format of nginx with `escape=json`. Fields have the names of the variables (`remote_addr`,
+    /// `time_iso8601`, `request`, `http_user_agent` or any other `http_` header) or other common names, such as
+    /// `clientip`, `@timestamp` and `user_agent`.
     ///
-    /// It is read as [`caddy`](Self::caddy) is.
+    /// It is the same parser as for [`caddy`](Self::caddy).
     #[must_use]
     pub const fn nginx() -> Self {
         Self(Kind::Json)
     }
 
-    /// Returns the format of a pattern in the words of Apache's
+    /// Returns the format of a pattern in the syntax of Apache's
     /// [`LogFormat`](https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#formats).
     ///
     /// | directive | what is read |
@@ -124,18 +124,18 @@ impl Format {
     /// | `%b` `%B` `%O` | the bytes sent |
     /// | `%D` `%T` `%{s}T` `%{ms}T` `%{us}T` | the duration |
     ///
-    /// All others are skipped as text up to what follows them. Backslashes before quotation marks, as in a
-    /// configuration file, are fine, and so are fields that a line has behind the pattern.
+    /// All other directives are skipped as text up to the literal that follows. Quotation marks may be escaped by a
+    /// backslash, as in a configuration file. Lines may have more fields than the pattern.
     ///
     /// # Errors
-    /// When a directive cannot be understood, when nothing tells where its field ends, or when a pattern has no
-    /// time, no request, or no status.
+    /// Fails if a directive is not understood, if the end of a field cannot be found, or if the pattern has no time,
+    /// no request, or no status.
     pub fn pattern(pattern: &str) -> Result<Self, FormatError> {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
 
-    /// Returns `true` if directives in a log say how the lines behind them are read: who begins in the middle gives the
-    /// [`Parser`] the lines before that begin with `#`.
+    /// Returns `true` if the log can contain directives for the lines that follow. If you start in the middle, pass
+    /// the earlier lines that start with `#` to the [`Parser`] first.
     #[must_use]
     pub const fn has_directives(&self) -> bool {
         matches!(self.0, Kind::W3c)
@@ -149,8 +149,8 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Returns the format of this name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`), or of
-    /// this [pattern](Format::pattern).
+    /// Parses the name of a format (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`) or a
+    /// [pattern](Format::pattern).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
             "common" => Ok(Self::common()),
@@ -172,10 +172,11 @@ impl Parser {
         Self { format, directives: Directives::default(), fields: Fields::default() }
     }
 
-    /// Reads a line, with or without its end; `None` for an empty one, and for a directive of [`Format::w3c`].
+    /// Reads a line, with or without its line ending. Returns `None` for an empty line and for a directive of
+    /// [`Format::w3c`].
     ///
     /// # Errors
-    /// When the line says no request, with the reason.
+    /// Returns the reason if the line is not a valid request.
     pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Line<'a>>, Malformed> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -13,7 +13,7 @@ use crate::keys::Keys;
 use crate::lines::Lines;
 use crate::malformed::MalformedLines;
 
-/// Counts logs into [sources](counter_core::source): each line once, however often and wherever the log is read.
+/// Counts logs into [sources](counter_core::source). Each line counts once, even if the log is read again.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -32,7 +32,7 @@ use crate::malformed::MalformedLines;
 ///     let position = import.count("web-1".parse()?, open).await?;
 ///     assert_eq!(position, Some(log.len() as u64));
 /// }
-/// // The second time nothing was left to read.
+/// // The second read finds no new lines.
 /// let [status] = &counters.sources().statuses()[..] else { unreachable!() };
 /// assert_eq!((status.ledger.records.read, import.malformed().total()), (2, 1));
 /// # Ok(())
@@ -42,9 +42,9 @@ use crate::malformed::MalformedLines;
 pub struct Import {
     sources: Sources,
     parser: Parser,
-    /// Whether lines that were counted are read all the same, for the directives among them.
+    /// Whether counted lines are read again, because they can contain directives.
     has_directives: bool,
-    /// The source whose directives the parser has, and the position up to which it has read them.
+    /// The source whose directives the parser has read, and up to which position.
     directives_of: Option<(SourceName, u64)>,
     counter: LogCounter,
     keys: Keys,
@@ -52,21 +52,21 @@ pub struct Import {
     marks: Marks,
 }
 
-/// The reason why an import cannot go on now. Nothing is lost: it goes on where the store says that it ended.
+/// The reason why an import stopped. Nothing is lost: the next import continues at the position in the store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ImportError {
     /// The log cannot be read.
     Log(io::Error),
-    /// The store does not take what was counted, or does not say where to begin.
+    /// The store refuses the counts, or does not return the position.
     Store(Error),
 }
 
-/// What was counted leaves for the store at least as often.
+/// The maximum time between two commits.
 const COMMIT: Duration = Duration::from_secs(1);
 
 impl Import {
-    /// Creates an import of logs of one format.
+    /// Creates an import for logs of one format.
     #[must_use]
     pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
         let (has_directives, parser) = (format.has_directives(), Parser::new(format));
@@ -74,31 +74,31 @@ impl Import {
         Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed, marks }
     }
 
-    /// Takes the marks of the lines that were read since the last call, to be [noted](crate::LogIndex::note)
-    /// under the name of their source.
+    /// Returns the marks of the lines that were read since the last call. [Note](crate::LogIndex::note) them under
+    /// the name of their source.
     pub fn take_marks(&mut self) -> Marks {
         std::mem::take(&mut self.marks)
     }
 
-    /// Returns the lines that were malformed, by reason. One that is read again is counted again.
+    /// Returns the number of malformed lines by reason. Lines that are read again are counted again.
     #[must_use]
     pub const fn malformed(&self) -> MalformedLines {
         self.malformed
     }
 
-    /// Counts the lines of a source from where the store is to where they end now, and returns that position.
+    /// Counts the new lines of a source, and returns the position after the last line.
     ///
-    /// `open` gives the lines from a position on. It is asked again when the store has moved meanwhile: when another
-    /// import was faster, or when a failover has taken back what was counted. If it gives `None`, the log is elsewhere,
-    /// and so is the result.
+    /// `open` returns the lines from a position on. It is called again if the position in the store has changed
+    /// meanwhile, because another import was faster or a failover lost counts. If `open` returns `None`, so does
+    /// `count`.
     ///
-    /// Reading blocks the thread for the time that a file takes.
+    /// Reading blocks the thread.
     ///
     /// # Errors
-    /// When the log cannot be read, or the store does not answer.
+    /// Fails if the log cannot be read, or if the store does not answer.
     ///
     /// # Cancel safety
-    /// What was not committed is counted by the next call.
+    /// The next call counts everything that was not committed.
     pub async fn count<R: Read>(
         &mut self,
         name: SourceName,
@@ -108,24 +108,23 @@ impl Import {
         self.count_into(&mut source, open).await
     }
 
-    /// Counts the lines of a source as [`count`](Self::count) does, into one that stays open: for a log that is
-    /// followed.
+    /// Counts new lines as [`count`](Self::count) does, into a source that stays open. Use it to follow a log.
     ///
-    /// While the log is quiet, call [`Source::check`] every few seconds. Where it says that the source has moved, the
-    /// store has gone back to an older state, as in a failover, and the lines from there on are to be counted again by
-    /// another call of this.
+    /// While the log is quiet, call [`Source::check`] every few seconds. If it reports that the source has moved, the
+    /// store has returned to an older state, for example in a failover. Then call this method again to count the
+    /// lines from there on.
     ///
     /// # Errors
-    /// As with [`count`](Self::count).
+    /// Fails as [`count`](Self::count) does.
     ///
     /// # Cancel safety
-    /// As with [`count`](Self::count).
+    /// The same as for [`count`](Self::count).
     pub async fn count_into<R: Read>(
         &mut self,
         source: &mut Source,
         mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
     ) -> Result<Option<u64>, ImportError> {
-        // What an earlier call has read and could not send goes first.
+        // Sends what an earlier call could not send.
         _ = source.commit().await.map_err(ImportError::Store)?;
         loop {
             let position = source.position();
@@ -133,7 +132,7 @@ impl Import {
             let from = if self.has_directives && !has_read { 0 } else { position };
             let Some(mut lines) = open(from).map_err(ImportError::Log)? else { return Ok(None) };
             let counted = self.read(source, &mut lines).await;
-            // What was read before an error counts.
+            // Lines before the error count.
             match (source.close().await.map_err(ImportError::Store)?, counted) {
                 (Commit::Moved, _) | (_, Ok(Commit::Moved)) => {}
                 (Commit::Done, Ok(Commit::Done)) => {

@@ -1,4 +1,4 @@
-//! The logs that were counted under one name, by a sample of their lines.
+//! An index of the logs with one name, by a sample of their lines.
 
 pub(super) mod marks;
 
@@ -19,21 +19,19 @@ use crate::format::Parser;
 use crate::lines::Lines;
 use marks::{Mark, Marks, keep, within};
 
-/// Recognizes lines that were counted before as a part of another log.
+/// Recognizes lines that were already counted as part of another log.
 ///
-/// A [source](counter_core::source) counts each position of one log once. It cannot know that a log is a part of
-/// another one: that its first lines were removed, or that several logs were merged. Before a log is counted,
-/// [`admit`](Self::admit) compares it with the [marks](Marks) of all logs that were counted under the same name, and
-/// refuses it if
+/// A [source](counter_core::source) counts each position of a log once. It does not notice if the log is a part of
+/// another log, for example because first lines were removed or several logs were merged. So before a log is counted,
+/// [`admit`](Self::admit) compares it with the [marks](Marks) of all logs with the same name. It refuses the log if
 ///
-/// - it has at least half of the marked lines that another log has in the same time, in two or more seconds; or
-/// - it begins with the first line of a log that was counted, and lacks a quarter or more of the marked lines that
-///   follow in that log.
+/// - the log contains at least half of the marked lines of another log in the same time, in two or more seconds; or
+/// - the log starts with the first line of another log, and lacks at least a quarter of the marked lines that follow.
 ///
-/// A log with up to 256 lines a day is compared in full. Of a larger one, an excerpt of 2 % of a day is recognized
-/// with a probability of 99.4 %. Lines that were changed, in their time, request or size, are not recognized.
+/// A log of up to 256 lines a day is compared completely. For a larger log, an excerpt of 2 % of a day is recognized
+/// with a probability of 99.4 %. Lines are not recognized if their time, request or size was changed.
 ///
-/// The marks of a day are a document in the store, of about 2 KB for each log, and are kept for ever.
+/// The marks of a day are a document in the store, which takes about 2 KB for each log and is kept forever.
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     store: Arc<dyn DocumentStore>,
@@ -41,18 +39,18 @@ pub struct LogIndex {
     site: String,
 }
 
-/// The reason why a log is not admitted.
+/// The reason why a log is refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LogIndexError {
-    /// Lines of a day were counted before as a part of another log.
+    /// Lines of one day were already counted as part of another log.
     Counted {
-        /// The first instant of the lines that this log has in common with another one.
+        /// The first time of the lines that both logs contain.
         from: Timestamp,
-        /// The last instant.
+        /// The last time.
         to: Timestamp,
     },
-    /// Another log begins with the same line, and goes on with other lines.
+    /// Another log starts with the same line and continues with other lines.
     SameBeginning,
     /// The log cannot be read.
     Log(io::Error),
@@ -63,24 +61,24 @@ pub enum LogIndexError {
 /// The id of a log: the hash of its name.
 type LogId = [u8; 16];
 
-/// The marks of one day, of each log that has lines on it. The log that was noted first comes first.
+/// The marks of one day for each log. The log that was noted first comes first.
 type Noted = Vec<(LogId, BTreeSet<Mark>)>;
 
-/// A day of a log that is being compared.
+/// A day of a log during the comparison.
 #[derive(Default)]
 struct Day {
     noted: Noted,
-    /// Of each log in `noted`, the marks that were found.
+    /// The marks that were found, for each log in `noted`.
     found: Vec<BTreeSet<Mark>>,
-    /// The first and the last second of all lines, and of those that are not counted yet.
+    /// The first and the last second of all lines, and of the new lines.
     all: Option<(u64, u64)>,
     new: Option<(u64, u64)>,
 }
 
-/// The number of logs with lines on one day; of more, those that were noted first are forgotten.
+/// The maximum number of logs on one day. The oldest is forgotten first.
 const MAX_LOGS: usize = 64;
 
-/// The number of lines that are read before other tasks may run.
+/// The number of lines after which other tasks may run.
 const LINES_BEFORE_YIELD: u64 = 10_000;
 
 /// The format of the documents.
@@ -88,23 +86,23 @@ const VERSION: u8 = 1;
 
 const DAY: u64 = 86_400;
 
-/// Ids only have to differ: they come from names, and name no visitor.
+/// The key of log ids. It is public, because ids are hashes of names and do not identify visitors.
 const KEY: VisitorKey = VisitorKey::new(*b"names of logs' \x01");
 
 impl LogIndex {
-    /// Creates the index of the logs of this name, such as that of the server that wrote them. Logs of different names
-    /// are not compared.
+    /// Creates the index of the logs with this name, such as the name of a server. Logs with different names are not
+    /// compared.
     pub fn new(store: impl DocumentStore, name: &str) -> Self {
         let site = KEY.visitor(&[b"site", name.as_bytes()]);
         let site = site.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { store: Arc::new(store), site }
     }
 
-    /// Compares a log, from its first line on, with the logs that were counted before, and [notes](Self::note) it.
-    /// Lines before the position `counted` are those that the source of this name has counted.
+    /// Compares a log from its first line on with the logs that were counted before, and [notes](Self::note) it.
+    /// Lines before the position `counted` were counted by the source of this name.
     ///
     /// # Errors
-    /// Fails when the log is refused, or when the log or the store cannot be read.
+    /// Fails if the log is refused, or if the log or the store cannot be read.
     pub async fn admit<R: Read>(
         &self,
         log: &SourceName,
@@ -139,10 +137,10 @@ impl LogIndex {
         self.note(log, &marks).await.map_err(LogIndexError::Store)
     }
 
-    /// Notes lines of a log that are counted, or about to be.
+    /// Notes lines that were counted or will be counted now.
     ///
     /// # Errors
-    /// Fails when the store cannot be read or written; call it again with the same marks.
+    /// Fails if the store cannot be read or written. You can call it again with the same marks.
     pub async fn note(&self, log: &SourceName, marks: &Marks) -> Result<(), Error> {
         for (day, marks) in marks.days() {
             self.note_day(log, day, marks).await?;
@@ -180,7 +178,7 @@ impl LogIndex {
 }
 
 impl Day {
-    /// Looks for a line among the marks of other logs, if it is not counted yet, and among those of its own log.
+    /// Looks up a line in the marks of this log and, if the line is new, in the marks of other logs.
     fn compare(&mut self, own: LogId, mark: Mark, is_new: bool) {
         let extend = |range: &mut Option<(u64, u64)>| {
             let (first, last) = range.unwrap_or((mark.second(), mark.second()));
@@ -200,7 +198,7 @@ impl Day {
     fn check(&self, own: LogId, day: u64) -> Result<(), LogIndexError> {
         for ((log, noted), found) in self.noted.iter().zip(&self.found) {
             if *log == own {
-                // The lines of the last second may not all have been noted, or written, when this file was copied.
+                // The last second may be incomplete, because the file was copied while it was written.
                 let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
                 let expected = within(noted, &(first..=last - 1));
                 let there = within(found, &(first..=last - 1));
@@ -235,7 +233,7 @@ fn encode(noted: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`encode`] has written; `None` when the bytes are anything else.
+/// Decodes the output of [`encode`]. Returns `None` for any other bytes.
 fn decode(bytes: &[u8]) -> Option<Noted> {
     let (&VERSION, mut rest) = bytes.split_first()? else { return None };
     let mut noted = Noted::new();
@@ -284,7 +282,7 @@ mod tests {
     use super::*;
     use crate::Format;
 
-    /// The lines of some seconds of a day, the first of which is `from`.
+    /// Returns lines for some seconds of a day. `from` is the first second.
     fn lines(from: u64, seconds: std::ops::Range<u64>, path: &str) -> String {
         let line = |second: u64| {
             let at = from + second;
@@ -312,7 +310,7 @@ mod tests {
             let (first, second) = (part(0..day / 2), part(day / 2..day));
             assert_eq!(admit(&index, "first", &first, 0).await, Ok(()));
             assert_eq!(admit(&index, "second", &second, 0).await, Ok(()));
-            // It has grown, and was counted up to where the first one ended.
+            // The log has grown, and was counted up to the end of the first one.
             for _ in 0..2 {
                 assert_eq!(admit(&index, "second", &part(day / 2..day + 50), second.len()).await, Ok(()));
             }

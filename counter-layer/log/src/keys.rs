@@ -5,21 +5,21 @@ use counter_core::time::Bucket;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Error, Timestamp};
 
-/// The keys of the visitors of the epochs that records were of, the latest last.
+/// The visitor keys of recent epochs, the latest last.
 #[derive(Default)]
 pub struct Keys(Vec<(Bucket, VisitorKey)>);
 
-/// The number of epochs whose keys are known at once: records of an old log that is not in order are of some days.
+/// The number of cached keys. Records of an old log that is not in order are from several days.
 const EPOCHS: usize = 16;
 
 impl Keys {
-    /// Returns the key of the visitors of the epoch in which `at` lies, if it is known.
+    /// Returns the cached visitor key of the epoch that contains `at`.
     pub fn get(&self, at: Timestamp) -> Option<VisitorKey> {
         let is_of = |(epoch, _): &&(Bucket, VisitorKey)| (epoch.start..epoch.end()).contains(&at);
         self.0.iter().rev().find(is_of).map(|(_, key)| *key)
     }
 
-    /// Adds the key of an epoch, in place of the oldest one if there are many.
+    /// Adds the key of an epoch, and removes the oldest if there are too many.
     pub fn insert(&mut self, epoch: Bucket, key: VisitorKey) {
         if self.0.len() >= EPOCHS {
             self.0.remove(0);
@@ -27,7 +27,7 @@ impl Keys {
         self.0.push((epoch, key));
     }
 
-    /// Returns the key of the visitors of the epoch in which `at` lies.
+    /// Returns the visitor key of the epoch that contains `at`.
     pub(crate) async fn of(&mut self, sources: &Sources, at: Timestamp) -> Result<VisitorKey, Error> {
         if let Some(key) = self.get(at) {
             return Ok(key);

@@ -1,10 +1,10 @@
-//! Access logs, whose lines count as the requests did that they tell of.
+//! Access logs and JSON records as sources of access counters.
 //!
-//! A [`Parser`] reads the lines of a [`Format`], and a [`LogCounter`] decides about them as the layer decides about
-//! requests: by the same rules, identity and facets, so that a request counts the same whichever way it came. An
-//! [`Import`] counts what both make of a log into a [source](counter_core::source), which takes each line once. A
-//! [`Follower`] finds what has grown of a log in files that are rotated. A [`LogIndex`] refuses logs whose lines were
-//! counted before as a part of another log.
+//! A [`Parser`] reads the lines of a [`Format`], and a [`LogCounter`] decides on them as the layer decides on
+//! requests: by the same rules, identity and facets. A request therefore counts the same, whether it arrives through
+//! the layer or in a log. An [`Import`] counts the lines into a [source](counter_core::source), which counts each
+//! line once. A [`Follower`] finds new lines in files that are rotated. A [`LogIndex`] refuses a log if its lines
+//! were already counted as part of another log.
 //!
 //! ```no_run
 //! use std::collections::HashMap;
@@ -77,7 +77,7 @@ pub use line::Line;
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
 
-/// The example of the README, which is tested.
+/// The tested example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

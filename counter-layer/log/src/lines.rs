@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::format::MAX_LINE;
 
-/// Reads lines with their positions from a file, from standard input, or from whatever else can be read.
+/// Reads lines and their positions from a file, standard input, or any other reader.
 ///
-/// It reads whole lines only. A line that has not ended yet is read when it has, once more can be read, unless the log
-/// is [finished](Self::finished); a line of more than [`MAX_LINE`] bytes is cut, and its end skipped.
+/// It returns complete lines only. An incomplete line is returned after more data arrived, or if the log is
+/// [finished](Self::finished). A line of more than [`MAX_LINE`] bytes is cut.
 ///
 /// ```
 /// use counter_log::Lines;
@@ -22,52 +22,52 @@ use crate::format::MAX_LINE;
 pub struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// What is in the buffer and was not given out yet.
+    /// Data that was read and not returned yet.
     unread: Range<usize>,
     /// The position of the first unread byte.
     position: u64,
-    /// The bytes of a line that is too long and has been cut: they are gone from the buffer.
+    /// The bytes that were removed from a line that is too long.
     cut: u64,
     is_finished: bool,
 }
 
-/// A line of a log, and where it stands.
+/// A line of a log and the range of its bytes.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine<'a> {
-    /// The positions of its bytes in the log, its end included.
+    /// The range of the line in the log, including the line ending.
     pub range: Range<u64>,
-    /// The line with its end; the first bytes of one that is [too long](crate::Malformed::TooLong).
+    /// The line with its ending, or the first bytes of a line that is [too long](crate::Malformed::TooLong).
     pub text: &'a [u8],
 }
 
-/// Room for a line and its end, and for the byte that makes it too long.
+/// Space for the longest line, its ending, and one more byte to detect a longer line.
 const ROOM: usize = 2 * MAX_LINE;
 
 impl<R: Read> Lines<R> {
-    /// Creates a reader of lines, of which the first begins at this position of the log.
+    /// Creates a reader whose first line starts at this position of the log.
     pub fn new(reader: R, position: u64) -> Self {
         let buffer = vec![0; ROOM];
         Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
     }
 
-    /// Declares that nothing will be added to the log: what stands behind the end of the last line is a line too.
+    /// Declares that the log does not grow any more, so that a last line without a line ending counts.
     #[must_use]
     pub fn finished(mut self) -> Self {
         self.is_finished = true;
         self
     }
 
-    /// Returns the position behind the last line that was returned.
+    /// Returns the position after the last line that was returned.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Reads the next line; `None` where no more of them has ended yet.
+    /// Reads the next line, or returns `None` if there is no other complete line yet.
     ///
     /// # Errors
-    /// When the reader fails. It can be asked again.
+    /// Fails if the reader fails. You can call it again.
     #[expect(clippy::should_implement_trait, reason = "a line borrows from the buffer")]
     pub fn next(&mut self) -> io::Result<Option<LogLine<'_>>> {
         let mut searched = 0;
@@ -78,7 +78,7 @@ impl<R: Read> Lines<R> {
                 return Ok(Some(self.take(length)));
             }
             searched = unread.len();
-            // The beginning stays, so that it is still known to be too long.
+            // Keeps the beginning, so that the line is still recognized as too long.
             if searched > MAX_LINE + 1 {
                 self.cut += (searched - MAX_LINE - 1) as u64;
                 self.unread.end = self.unread.start + MAX_LINE + 1;
@@ -91,7 +91,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the reader, which may have been read further than the last line that was returned.
+    /// Returns the reader. It may have been read beyond the last line that was returned.
     pub const fn get_ref(&self) -> &R {
         &self.reader
     }
@@ -104,7 +104,7 @@ impl<R: Read> Lines<R> {
         LogLine { range: begin..self.position, text: &self.buffer[start..start + length] }
     }
 
-    /// Reads more; `false` where there is no more at present.
+    /// Reads more data. Returns `false` if there is none at present.
     fn fill(&mut self) -> io::Result<bool> {
         if self.unread.start > 0 {
             self.buffer.copy_within(self.unread.clone(), 0);
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its pieces one at a time, and says between them that there is no more.
+    /// Returns one piece at a time, and reports the end of the data between two pieces.
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl Read for Pieces {
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// All lines with their ranges; asks on until everything was read.
+    /// Returns all lines with their ranges, and retries until everything was read.
     fn read(pieces: Vec<Vec<u8>>) -> Vec<(Range<u64>, Vec<u8>)> {
         let (mut lines, mut found) = (Lines::new(Pieces(pieces.into()), 0), Vec::new());
         loop {

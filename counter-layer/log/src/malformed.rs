@@ -1,29 +1,29 @@
 use std::fmt;
 
-/// The reason why a line of a log, or a record of another program, says no request: what could not be read in it.
+/// The reason why a line or a record is not a valid request: the part that cannot be read.
 ///
-/// It never carries a part of the line.
+/// It never contains a part of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Malformed {
     /// The line has more than [`MAX_LINE`](crate::MAX_LINE) bytes.
     TooLong,
-    /// The record is no JSON. Of a log, whose format may be JSON, such a line has wrong [fields](Self::Fields).
+    /// The record is not JSON. In a log, this is a line with the wrong [fields](Self::Fields).
     Json,
-    /// The line does not have the fields of the format, or the record none that make sense together.
+    /// The line does not have the fields of the format, or the fields of the record contradict each other.
     Fields,
-    /// The time is missing, or there is no such time.
+    /// The time is missing or invalid.
     Time,
-    /// The client's address is no address; servers can be told to log names of hosts in its place.
+    /// The address of the client is invalid. Some servers log host names instead.
     Address,
-    /// The request is missing or is none of HTTP, as when a client speaks TLS to a port without it.
+    /// The request is missing or is not HTTP, for example because a client uses TLS on a plain port.
     Request,
-    /// The status is missing or is no number of three digits.
+    /// The status is missing or does not have three digits.
     Status,
 }
 
 impl Malformed {
-    /// All reasons, in the order in which their numbers are shown.
+    /// All reasons, in the order in which they are shown.
     pub const ALL: [Self; 7] =
         [Self::TooLong, Self::Json, Self::Fields, Self::Time, Self::Address, Self::Request, Self::Status];
 
@@ -77,7 +77,7 @@ impl MalformedLines {
         self.0[reason as usize] += 1;
     }
 
-    /// Returns the number of lines with this reason.
+    /// Returns the number of lines with a reason.
     #[must_use]
     pub const fn of(&self, reason: Malformed) -> u64 {
         self.0[reason as usize]

@@ -1,4 +1,4 @@
-//! Records of hits and requests, as other programs send them: in a topic, in a file, or in a request's body.
+//! JSON records of hits and requests, from a topic, a file, or the body of a request.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -20,10 +20,10 @@ use crate::counter::{Decision, LogCounter};
 use crate::line::{Headers, Line, Piece};
 use crate::malformed::Malformed;
 
-/// A record that another program made of something that counts.
+/// A record of hits or of a request.
 ///
-/// It is an object with a `counter` or with a `path`; fields that are not known are ignored, and so is a time or a size that
-/// is negative or too large.
+/// It is an object with a `counter` or a `path`. Unknown fields are ignored, and so is a time or a size that is
+/// negative or too large.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -56,14 +56,14 @@ pub enum Record<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterRecord<'a> {
-    /// The name of the counter, in `counter`: none that the layer counts under itself, such as `hits`, `status:2xx` and
+    /// The name of the counter, in `counter`. The layer reserves some names, such as `hits`, `status:2xx` and
     /// `label:device:tv`.
     pub counter: Cow<'a, str>,
-    /// The instant, in `at` as Unix seconds.
+    /// The time, in `at` as Unix seconds.
     pub at: Timestamp,
     /// The number of hits, in `n`; 1 if it is missing.
     pub count: NonZeroU32,
-    /// The visitor, in `visitor`: any text that is the same for the same visitor.
+    /// The visitor, in `visitor`: any text that identifies the visitor.
     pub visitor: Option<Cow<'a, str>>,
 }
 
@@ -77,15 +77,15 @@ pub struct RequestRecord<'a> {
     pub method: Cow<'a, str>,
     /// The status of the response, in `status`; 200 if it is missing.
     pub status: u16,
-    /// The instant, in `at` as Unix seconds.
+    /// The time, in `at` as Unix seconds.
     pub at: Timestamp,
-    /// The address of the client, in `address`: not that of a proxy before the program that tells of the request.
+    /// The address of the client, in `address`. It must not be the address of a proxy.
     pub address: Option<IpAddr>,
     /// The user agent, in `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,
-    /// The referring URL, in `referrer`, for [labels](counter_layer::Label): nothing but its host is kept.
+    /// The referring URL, in `referrer`, for [labels](counter_layer::Label). Only the host is kept.
     pub referrer: Option<Cow<'a, str>>,
-    /// The languages that the visitor prefers as in `Accept-Language`, in `language`, for labels.
+    /// The preferred languages as in `Accept-Language`, in `language`, for labels.
     pub language: Option<Cow<'a, str>>,
     /// The time to the head of the response, in `time` as seconds.
     pub time: Option<Duration>,
@@ -96,10 +96,9 @@ pub struct RequestRecord<'a> {
 }
 
 impl CounterRecord<'_> {
-    /// Returns the hits, whose visitor is told apart by `key`, that of the salt epoch in which
-    /// [`at`](Self::at) lies.
+    /// Returns the hits. `key` identifies the visitor, and belongs to the salt epoch that contains [`at`](Self::at).
     ///
-    /// A text that is no name of a counter gives `(other)`, as with [`Recorder::counter`].
+    /// If the text is not a valid name of a counter, the hits count under `(other)`, as with [`Recorder::counter`].
     pub fn hit(&self, recorder: &Recorder, key: Option<VisitorKey>) -> Hit {
         let visitor = key.zip(self.visitor.as_ref()).map(|(key, visitor)| key.visitor(&[visitor.as_bytes()]));
         recorder.counter(&self.counter).hit().weight(self.count).visitor(visitor)
@@ -107,10 +106,10 @@ impl CounterRecord<'_> {
 }
 
 impl RequestRecord<'_> {
-    /// Decides about the request as the layer did: by its rules, its identity, its facets and its labels.
+    /// Decides on the request as the layer does: by its rules, identity, facets and labels.
     ///
-    /// `key` is that of the visitors of the salt epoch in which [`at`](Self::at) lies. What a record does not tell is
-    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but those that it has fields for.
+    /// `key` is the visitor key of the salt epoch that contains [`at`](Self::at). A record has the same
+    /// [limits](LogCounter#limits-of-a-log) as a log, and only the headers that it has fields for.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -164,7 +163,7 @@ impl RequestRecord<'_> {
 
 impl std::fmt::Debug for RequestRecord<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither address nor user agent belongs in a log.
+        // Addresses and user agents must not be logged.
         f.debug_struct("RequestRecord")
             .field("status", &self.status)
             .field("at", &self.at)
@@ -202,7 +201,7 @@ impl<'de> Deserialize<'de> for Record<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::deserialize(deserializer)?;
         let at = Timestamp::from_unix(fields.at);
-        // A clock that went back, or a size of -1: the request counts.
+        // The request counts, even if a clock went back or a size is -1.
         let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
         match (fields.counter, fields.path) {
             (Some(counter), None) if is_reserved(&counter) => {

@@ -349,12 +349,25 @@ async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_eithe
     assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(9), 1)]));
 }
 
+/// Returns the bins of all lines of a log, in order.
+fn logged_bins(mut counter: LogCounter, text: &str) -> Vec<Bin> {
+    let (mut parser, key) = (Parser::new(Format::combined()), VisitorKey::random());
+    let mut bins = Vec::new();
+    for line in text.lines() {
+        let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
+        let Decision::Counted { measured, .. } = counter.decide(&line, key) else { panic!("{line:?}") };
+        bins.extend_from_slice(measured.bins);
+    }
+    bins.sort_unstable();
+    bins
+}
+
 /// Law 9 for sizes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let mut counters = counters();
     let sized = plain(&counters);
-    let mut log_counter = LogCounter::new(&sized);
+    let log_counter = LogCounter::new(&sized);
     let site = Router::new()
         .route("/text", get(async || "123456789"))
         .route("/large", get(async || "x".repeat(300_000)))
@@ -388,19 +401,8 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let log = nginx.file("access.log");
     let read = || fs::read_to_string(&log).unwrap_or_default();
     until("all lines are there", LIMIT, async || read().lines().count() == asked.len()).await;
-    let (text, key) = (read(), VisitorKey::random());
-    let mut logged: Vec<_> = text
-        .lines()
-        .flat_map(|line| {
-            let mut parser = Parser::new(Format::combined());
-            let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
-            let Decision::Counted { measured, .. } = log_counter.decide(&line, key) else {
-                panic!("{line:?}")
-            };
-            measured.bins.to_vec()
-        })
-        .collect();
-    logged.sort_unstable();
+    let text = read();
+    let logged = logged_bins(log_counter, &text);
     let counters_behind = Mutex::new(counters);
     let all = async || measured(&mut *counters_behind.lock().await).await.0 == asked.len() as u64;
     until("all bodies have ended", LIMIT, all).await;

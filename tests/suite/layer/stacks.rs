@@ -3,21 +3,21 @@
 //! What a request is counted as is what is seen at the layer's own place: a layer further in has
 //! answered already, and what a layer further out answers by itself is not seen at all.
 
+mod grpc;
+
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::grpc::GrpcStatusLayer;
-use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use counter_layer::{AccessCounterLayer, Facet};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -28,9 +28,7 @@ use tests::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tonic::server::NamedService;
-use tonic::service::Routes;
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -198,126 +196,6 @@ async fn a_handler_that_panics_on_a_server_is_counted_once_as_failed() {
     check(&mut counters, 1, &once).await;
 }
 
-#[tokio::test]
-async fn a_call_of_grpc_is_counted_by_its_method_and_its_failure_as_the_200_that_it_is() {
-    let mut counters = counters();
-    let rules =
-        Rules::builder().rule(Rule::counter("greeter").pattern("/test.Greeter/*")).default_counter("rest");
-    let layer = layer(&counters).rules(rules.build().expect("one rule"));
-    call(layer, &["/test.Greeter/Greet", "/test.Greeter/Refuse", "/test.Nobody/Greet"]).await;
-    let expected = [("greeter", 2), ("hits", 3), ("method:POST", 3), ("rest", 1), ("status:2xx", 3)];
-    check(&mut counters, 3, &expected).await;
-}
-
-#[tokio::test]
-async fn a_method_of_grpc_has_a_counter_from_its_first_success_on_and_a_scan_gets_none() {
-    let mut counters = counters();
-    let mut calls = vec!["/test.Greeter/Refuse", "/test.Greeter/Greet", "/test.Greeter/Greet"];
-    let scan: Vec<_> = (0..3000).map(|number| format!("/scan.Nobody/Method{number}")).collect();
-    calls.extend(scan.iter().map(String::as_str));
-    calls.extend(["/test.Greeter/Missing", "/test.Greeter/Late", "/test.Greeter/Late"]);
-    call(layer(&counters), &calls).await;
-    let expected = [
-        ("/test.Greeter/Greet", 2),
-        ("/test.Greeter/Late", 2),
-        ("hits", 3006),
-        ("method:POST", 3006),
-        ("status:2xx", 3006),
-    ];
-    check(&mut counters, 3006, &expected).await;
-
-    // One that its owner named is counted by name however it ends.
-    _ = counters.recorder().counter("/test.Greeter/Refuse");
-    call(layer(&counters), &["/test.Greeter/Refuse"]).await;
-    let expected = [
-        ("/test.Greeter/Greet", 2),
-        ("/test.Greeter/Late", 2),
-        ("/test.Greeter/Refuse", 1),
-        ("hits", 3007),
-        ("method:POST", 3007),
-        ("status:2xx", 3007),
-    ];
-    check(&mut counters, 3007, &expected).await;
-}
-
-#[tokio::test]
-async fn a_method_of_grpc_is_a_route_to_rules_and_an_unknown_one_is_unmatched() {
-    let mut counters = counters();
-    let rules = Rules::builder()
-        .rule(Rule::counter("refused").pattern("/test.Greeter/Refuse"))
-        .exclude("/test.Greeter/Late")
-        .by_matched_path()
-        .build()
-        .expect("one rule");
-    let calls =
-        ["Greet", "Refuse", "Late", "Missing", "Greet"].map(|method| format!("/test.Greeter/{method}"));
-    call(layer(&counters).rules(rules), &calls.each_ref().map(String::as_str)).await;
-    let expected =
-        [("/test.Greeter/Greet", 2), ("hits", 3), ("method:POST", 3), ("refused", 1), ("status:2xx", 3)];
-    check(&mut counters, 5, &expected).await;
-    let requests = counters.recorder().ledger().requests;
-    assert_eq!((requests.excluded, requests.unmatched), (1, 1));
-}
-
-#[tokio::test]
-async fn a_method_of_grpc_that_is_counted_on_arrival_has_its_counter_from_the_second_call_on() {
-    let mut counters = counters();
-    let arriving = AccessCounterLayer::new(counters.recorder()).count_on_request();
-    call(arriving, &["/test.Greeter/Greet"; 3]).await;
-    check(&mut counters, 3, &[("/test.Greeter/Greet", 2), ("hits", 3)]).await;
-}
-
-#[tokio::test]
-async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end() {
-    let mut counters = counters();
-    let calls = ["Greet", "Refuse", "Late", "Late", "Missing", "Silent", "Odd", "Page"];
-    let calls = calls.map(|method| format!("/test.Greeter/{method}"));
-    call(GrpcStatusLayer::new(counters.recorder()), &calls.each_ref().map(String::as_str)).await;
-    let site = Router::new().layer(GrpcStatusLayer::new(counters.recorder()));
-    let mut client = Client::http1(serve(site).await).await;
-    client.ask(Method::POST, "/test.Greeter/Greet", &[("content-type", "application/grpc-web")]).await;
-    client.ask(Method::GET, "/test.Greeter/Greet", &[]).await;
-    let expected = [
-        ("grpc:not_found", 2),
-        ("grpc:ok", 1),
-        ("grpc:permission_denied", 1),
-        ("grpc:unimplemented", 1),
-        ("grpc:unknown", 3),
-    ];
-    check(&mut counters, 0, &expected).await;
-}
-
-#[tokio::test]
-async fn a_call_that_is_dropped_before_its_status_came_is_cancelled() {
-    let mut counters = counters();
-    let layer = GrpcStatusLayer::new(counters.recorder());
-    let call =
-        || Request::post("/a.B/C").header(header::CONTENT_TYPE, "application/grpc").body(()).expect("a call");
-    let mut endless =
-        layer.layer(service_fn(|_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>()));
-    drop(endless.call(call()));
-    check(&mut counters, 0, &[("grpc:cancelled", 1)]).await;
-    let messages = layer.layer(service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("a message").with_trailers(pending())))
-    }));
-    let mut body = messages.oneshot(call()).await.expect("it answers").into_body();
-    assert!(body.frame().await.is_some());
-    check(&mut counters, 0, &[("grpc:cancelled", 1)]).await;
-    drop(body);
-    check(&mut counters, 0, &[("grpc:cancelled", 2)]).await;
-}
-
-#[tokio::test]
-async fn a_page_that_answers_whatever_is_asked_for_gives_no_counter_to_what_says_it_is_grpc() {
-    let mut counters = counters();
-    let site = Router::new().fallback(async || "an application of one page").layer(layer(&counters));
-    let mut client = Client::http1(serve(site).await).await;
-    for path in ["/a.B/C", "/a.B/D"] {
-        client.ask(Method::POST, path, &[("content-type", "application/grpc")]).await;
-    }
-    check(&mut counters, 2, &[("hits", 2), ("method:POST", 2), ("status:2xx", 2)]).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_timeout_further_in_is_its_answer_and_one_further_out_an_abort() {
     let (mut inside, mut outside) = (counters(), counters());
@@ -419,72 +297,6 @@ impl Client {
             response.into_body().collect().await.map(|_| status)
         };
         timeout(LIMIT, answer).await.expect("an answer in time").expect("an answer")
-    }
-}
-
-/// A service of gRPC as a generator would make it, with one method that fails.
-#[derive(Clone)]
-struct Greeter;
-
-impl NamedService for Greeter {
-    const NAME: &'static str = "test.Greeter";
-}
-
-impl Service<Request<tonic::body::Body>> for Greeter {
-    type Response = Response<tonic::body::Body>;
-    type Error = Infallible;
-    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
-        let status = match request.uri().path() {
-            "/test.Greeter/Greet" => tonic::Status::ok(""),
-            // Its status comes in trailers.
-            "/test.Greeter/Late" => {
-                let head = Response::builder().header(header::CONTENT_TYPE, "application/grpc+proto");
-                let trailers =
-                    HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 5.into())]);
-                let body = Full::<Bytes>::default().with_trailers(std::future::ready(Some(Ok(trailers))));
-                return std::future::ready(Ok(head.body(tonic::body::Body::new(body)).expect("a response")));
-            }
-            "/test.Greeter/Silent" => return std::future::ready(Ok(Response::default())),
-            "/test.Greeter/Odd" => {
-                let head = Response::builder().header("grpc-status", "17");
-                return std::future::ready(Ok(head.body(tonic::body::Body::empty()).expect("a response")));
-            }
-            // The page of a proxy: a server does not poll it again after its last byte.
-            "/test.Greeter/Page" => {
-                let page = tonic::body::Body::new(Full::<Bytes>::from("not found"));
-                return std::future::ready(Ok(Response::new(page)));
-            }
-            "/test.Greeter/Missing" => tonic::Status::unimplemented("not yet"),
-            _ => tonic::Status::permission_denied("not today"),
-        };
-        std::future::ready(Ok(status.into_http()))
-    }
-}
-
-/// Calls these methods of a server around the greeter, one after the other.
-async fn call<L, B>(layer: L, methods: &[&str])
-where
-    L: Layer<Routes, Service: Service<Request<tonic::body::Body>, Response = Response<B>> + Clone + Send>,
-    L: Clone + Send + 'static,
-    <L::Service as Service<Request<tonic::body::Body>>>::Error: Into<BoxError> + Send,
-    <L::Service as Service<Request<tonic::body::Body>>>::Future: Send,
-    L::Service: 'static,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("it is bound");
-    let server = tonic::transport::Server::builder().layer(layer).add_service(Greeter);
-    tokio::spawn(server.serve_with_incoming(tonic::transport::server::TcpIncoming::from(listener)));
-    let mut client = Client::http2(address).await;
-    for method in methods {
-        let answer = client.ask(Method::POST, method, &[("content-type", "application/grpc")]).await;
-        assert_eq!(answer, StatusCode::OK, "{method}");
     }
 }
 

@@ -9,16 +9,17 @@ use crate::format::MAX_LINE;
 
 /// The identity of a log file: a hash of its first line, without addresses.
 ///
-/// It stays the same when the file is renamed, copied or compressed, and while it grows; a file that was truncated and
-/// written anew has another. So the parts of a log that a rotation leaves behind are each the same source, at the same
-/// positions, under whatever name. A file whose first line has not ended has no identity yet.
+/// It stays the same when the file grows, or is renamed, copied or compressed. If a file is truncated and written
+/// again, it has another fingerprint. So each rotated part of a log is the same source, with the same positions, in
+/// any file. A file has no fingerprint until its first line is complete.
 ///
-/// Lines at the beginning that start with `#` count with the first that does not: in the W3C's format all logs begin
-/// with the same of them. Two logs whose first requests have the same line have the same fingerprint; a source should
-/// have the name of its server or site as well, and a [`LogIndex`](crate::LogIndex) tells such logs apart.
+/// If the first lines start with `#`, they are hashed together with the first line that does not, because all logs in
+/// the W3C format start with the same directives. Two logs have the same fingerprint if their first lines are the
+/// same. Add the name of the server or site to the name of the source; a [`LogIndex`](crate::LogIndex) detects such
+/// logs.
 ///
-/// The key of the hash is public, so that the identity depends on nothing but the file. A hash of an address under such
-/// a key could be found by trying all addresses, so everything that reads as an address is left out of the hash.
+/// The key of the hash is public, so the identity depends only on the file. With such a key, addresses could be found
+/// by trying all of them, so everything that parses as an address is left out of the hash.
 ///
 /// ```
 /// use counter_log::Fingerprint;
@@ -31,17 +32,17 @@ use crate::format::MAX_LINE;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(VisitorId);
 
-/// The same in every process, for ever.
+/// The key of the hash, which must never change.
 const KEY: VisitorKey = VisitorKey::new([0; 16]);
 
-/// The most bytes at the beginning of a file that are looked at.
+/// The maximum number of bytes that are read.
 const MAX_BEGINNING: usize = 2 * MAX_LINE;
 
 impl Fingerprint {
-    /// Reads the beginning of a log, and returns its fingerprint; `None` if the first line has not ended.
+    /// Reads the beginning of a log and returns its fingerprint, or `None` if the first line is incomplete.
     ///
     /// # Errors
-    /// When the reader fails.
+    /// Fails if the reader fails.
     pub fn read(mut log: impl Read) -> io::Result<Option<Self>> {
         let mut beginning = Vec::new();
         let mut searched = 0;
@@ -56,7 +57,7 @@ impl Fingerprint {
                     return Ok(Some(Self::of(&beginning[..searched])));
                 }
             }
-            // There is no end to such a line.
+            // The line is too long.
             if beginning.len() >= MAX_BEGINNING {
                 return Ok(Some(Self::of(&beginning[..MAX_BEGINNING])));
             }
@@ -71,7 +72,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns a text without the addresses in it, and their ports.
+/// Returns a text without addresses and ports.
 fn without_addresses(text: &[u8]) -> Vec<u8> {
     let is_of_address = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
     let mut rest = Vec::with_capacity(text.len());

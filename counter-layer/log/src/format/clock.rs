@@ -5,18 +5,18 @@ use jiff::civil::{Date, Time};
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::Offset;
 
-/// A way in which a format writes a time.
+/// A notation of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TimeForm {
     /// `10/Oct/2000:13:55:36 -0700`, of `%t`.
     Clf,
-    /// Seconds since 1970, perhaps with a fraction.
+    /// Seconds since 1970, optionally with a fraction.
     Seconds,
     Milliseconds,
     Microseconds,
     /// In a format of `strftime`.
     Strftime(Strftime),
-    /// Any of the first two, or a time of ISO 8601; the size of a number tells its unit.
+    /// CLF, a time of ISO 8601, or a number whose size determines the unit.
     Any,
 }
 
@@ -32,7 +32,7 @@ struct Variant {
     length: Option<usize>,
 }
 
-/// Reads times, and remembers the last: many lines in a row were written in the same second.
+/// Reads times, and caches the last one because consecutive lines often have the same time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     last: [u8; CLF],
@@ -46,7 +46,7 @@ const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 impl Clock {
-    /// Reads the time that is all of this text; `None` for one that cannot be, and one before 1970.
+    /// Reads a text that is a time. Returns `None` if it is invalid or before 1970.
     #[inline]
     pub(super) fn read(&mut self, form: &TimeForm, text: &[u8]) -> Option<Timestamp> {
         match form {
@@ -78,7 +78,7 @@ impl Clock {
             [_, _, b'/', ..] => self.clf(text),
             [_, _, _, _, b'-', ..] => iso(text),
             _ => {
-                // Seconds had ten digits since 2001; each unit has three more.
+                // Seconds have ten digits since 2001; each smaller unit has three more.
                 let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
                 let a_second = match digits {
                     ..=11 => 1,
@@ -179,7 +179,7 @@ fn clf(text: &[u8]) -> Option<Timestamp> {
     .timestamp()
 }
 
-/// `2000-10-10T13:55:36-07:00`, also with a space for the `T`, a fraction, and `Z` or nothing for UTC.
+/// Reads `2000-10-10T13:55:36-07:00`, with `T` or a space, an optional fraction, and `Z` or nothing for UTC.
 pub(super) fn iso(text: &[u8]) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(19)?;
     let between =
@@ -238,7 +238,7 @@ impl Civil {
     }
 }
 
-/// A number of units, of which a second has so many; a fraction of it is cut off.
+/// Reads a number of units, `a_second` to a second. The fraction is ignored.
 fn number(text: &[u8], a_second: u64) -> Option<Timestamp> {
     let (whole, fraction) = match text.iter().position(|byte| *byte == b'.') {
         None => (text, &b"0"[..]),
@@ -249,7 +249,7 @@ fn number(text: &[u8], a_second: u64) -> Option<Timestamp> {
     is_number.then(|| Timestamp::from_unix(whole / a_second))
 }
 
-/// A number of digits only, at most 19 of them.
+/// Reads a number of at most 19 digits.
 fn digits(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 19 {
         return None;
@@ -264,7 +264,7 @@ fn month(name: &[u8]) -> Option<i64> {
     (1..).zip(MONTHS).find_map(|(number, month)| name.eq_ignore_ascii_case(month).then_some(number))
 }
 
-/// `+0130` or `+01:30`, in seconds east of UTC.
+/// Reads `+0130` or `+01:30`, and returns the seconds east of UTC.
 fn zone(text: &[u8]) -> Option<i64> {
     let (sign, hours, minutes) = match text {
         [sign, h @ .., b':', m1, m2] if h.len() == 2 => (sign, h, [*m1, *m2]),
@@ -388,7 +388,7 @@ mod tests {
             let local = i64::try_from(unix).expect("small") + zone * 60;
             prop_assume!(local >= 0);
             let (days, second) = (local / 86_400, local % 86_400);
-            // The date by counting, not by the formula under test.
+            // Counts the days, independently of the tested code.
             let (mut year, mut left) = (1970, days);
             let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             while left >= 365 + i64::from(is_leap(year)) {

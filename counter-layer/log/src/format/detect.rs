@@ -6,22 +6,22 @@ use super::{Format, Parser};
 use crate::line::Line;
 use crate::malformed::Malformed;
 
-/// The error of a log whose format cannot be found out.
+/// The error of a log whose format is not recognized.
 ///
-/// It names the line and what could not be read in it, and repeats nothing of it.
+/// It contains the number of a line, but no part of its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownFormat {
-    /// The number of the first line with a request, counted from 1; 0 where there is no line.
+    /// The number of the first line with a request, counted from 1, or 0 if there is none.
     pub line: usize,
-    /// The formats that were tried, and why that line is none of theirs; `None` where other lines are not.
+    /// The formats that were tried, and the reason why the line does not match, or `None` if only other lines do not.
     pub tried: Vec<(&'static str, Option<Malformed>)>,
 }
 
-/// The most lines that are looked at.
+/// The maximum number of lines that are read.
 const LINES: usize = 64;
 
-/// The known formats: before another that reads the same lines stands the one that makes more of them.
+/// The known formats. If two formats read the same lines, the more specific one comes first.
 fn known() -> [(&'static str, Format); 6] {
     [
         ("vhost_combined", Format::vhost_combined()),
@@ -34,8 +34,8 @@ fn known() -> [(&'static str, Format); 6] {
 }
 
 impl Format {
-    /// Finds out the format of a log from its first lines, of which 64 are looked at: the known one that reads most of
-    /// them, and at least half.
+    /// Detects the format of a log from its first 64 lines: the known format that reads most of them, and at least
+    /// half.
     ///
     /// ```
     /// use counter_log::Format;
@@ -46,7 +46,7 @@ impl Format {
     /// ```
     ///
     /// # Errors
-    /// When no known format reads half of the lines: its [pattern](Format::pattern) has to be told then.
+    /// Fails if no known format reads half of the lines. Then use a [pattern](Format::pattern).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
         let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && line[0] != b'#';
@@ -74,7 +74,7 @@ impl Format {
     }
 }
 
-/// Returns `true` if what stands where `main` has addresses may be some.
+/// Returns `true` if the last field contains addresses, as in the format `main`.
 fn is_forwarded(line: &Line<'_>) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || b".:, []".contains(byte);
     let is_list = |value: &[u8]| {
@@ -124,7 +124,7 @@ mod tests {
             (format!("www.example.org:443 {combined}"), Format::vhost_combined()),
             (format!(r#"{combined} "192.0.2.7, 10.0.0.1""#), Format::main()),
             (format!(r#"{combined} "-""#), Format::main()),
-            // Not every field behind is an address.
+            // The last field need not be an address.
             (format!(r#"{combined} "0.005""#), Format::combined()),
             (format!(r#"{combined} "gzip" 0.005"#), Format::combined()),
             (r#"{"ts":1,"request":{"method":"GET","uri":"/"},"status":200}"#.to_owned(), Format::caddy()),
@@ -132,7 +132,7 @@ mod tests {
                 "#Fields: date time cs-method cs-uri sc-status\n2024-05-01 00:00:01 GET / 200\n".to_owned(),
                 Format::w3c(),
             ),
-            // Some lines say no request, and the first may be one of them.
+            // Some lines are not requests, even the first.
             (
                 format!(
                     "\r\n{}\r\n{combined}\r\n{combined}\r\n",

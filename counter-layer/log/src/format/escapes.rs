@@ -1,12 +1,12 @@
-//! Texts as they stand in a log, and what they stand for.
+//! Escaped texts.
 
-/// A way in which a format escapes what it could not hold otherwise.
+/// A notation of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
     None,
     /// `\"`, `\\`, `\n` and `\x16`, of Apache and nginx.
     Backslash,
-    /// Those of JSON.
+    /// The escapes of JSON.
     Json,
     /// `+` for a space, of IIS.
     Plus,
@@ -15,7 +15,7 @@ pub(super) enum Escapes {
 }
 
 impl Escapes {
-    /// Returns `true` if a text may stand for another.
+    /// Returns `true` if a text may contain escapes.
     #[inline]
     pub(super) fn are_in(self, text: &[u8]) -> bool {
         let mark = match self {
@@ -27,7 +27,7 @@ impl Escapes {
         memchr::memchr(mark, text).is_some()
     }
 
-    /// Appends what a text stands for. What is no escape stays.
+    /// Appends a text without its escapes. Invalid escapes stay as they are.
     pub(super) fn write(self, text: &[u8], to: &mut Vec<u8>) {
         match self {
             Self::None => to.extend_from_slice(text),
@@ -39,7 +39,7 @@ impl Escapes {
     }
 }
 
-/// A character or a byte that an escape stands for.
+/// An unescaped character or byte.
 enum Unescaped {
     Byte(u8),
     Char(char),
@@ -52,7 +52,7 @@ impl From<u16> for Unescaped {
     }
 }
 
-/// Writes a text; `read` gives what the rest behind a mark stands for, and how much of it.
+/// Appends a text. `read` unescapes the text after an escape mark, and returns the length of the escape.
 fn write(text: &[u8], mark: u8, read: impl Fn(&[u8]) -> Option<(Unescaped, usize)>, to: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = memchr::memchr(mark, rest) {
@@ -100,7 +100,7 @@ fn json(rest: &[u8]) -> Option<(Unescaped, usize)> {
     Some((Unescaped::Byte(byte), 1))
 }
 
-/// A character of one or two units of UTF-16; half of a pair is the replacement character.
+/// Reads a character of one or two UTF-16 units. Half of a pair becomes the replacement character.
 fn json_unit(rest: &[u8]) -> Option<(char, usize)> {
     let first = hex(rest, 4)?;
     let second = rest[4..].strip_prefix(b"\\u").and_then(|rest| hex(rest, 4));

@@ -1,4 +1,4 @@
-//! The fields of a line, into which every format reads it.
+//! The fields of a line, which all formats share.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -13,36 +13,36 @@ use super::escapes::Escapes;
 use crate::line::{Headers, Line, Piece};
 use crate::malformed::Malformed;
 
-/// The meaning of a field of a line.
+/// The meaning of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Nothing that counts.
+    /// A field that is ignored.
     Skipped,
     Time(TimeForm),
-    /// The date alone, or the time of day alone, of W3C.
+    /// The date without a time, or the time without a date, in the W3C format.
     Date,
     TimeOfDay,
     Peer,
     /// `GET /path HTTP/1.1`.
     Request,
     Method,
-    /// The target as it was sent.
+    /// The target as the client sent it.
     Target,
-    /// A path that the server may have decoded, and perhaps a query.
+    /// A path that the server may have decoded, optionally with a query.
     Path,
     Query,
     Protocol,
     Host,
     Status,
     Bytes,
-    /// The time to the end of the response, and the number of its units in a second.
+    /// The time to the end of the response. The number is how many units make a second.
     Duration(u64),
     /// The time to the first byte of the response, in seconds.
     FirstByte,
     Header(HeaderName),
 }
 
-/// What was found in a line so far; the rooms for it are used for every line.
+/// The fields of a line. Their memory is reused for every line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     clock: Clock,
@@ -70,11 +70,29 @@ struct Found {
     duration: Option<Duration>,
 }
 
-/// No line has more headers than it has room for; what a JSON line repeats is not kept either.
+/// The maximum number of headers of a line, including repeated headers in JSON.
 const MAX_HEADERS: usize = 128;
 
+impl Found {
+    /// Returns the place for the text of a slot, for slots whose last text counts.
+    #[inline]
+    const fn text(&mut self, slot: &Slot) -> Option<&mut Option<Piece>> {
+        Some(match slot {
+            Slot::Date => &mut self.date,
+            Slot::TimeOfDay => &mut self.time_of_day,
+            Slot::Request => &mut self.request,
+            Slot::Method => &mut self.method,
+            Slot::Target => &mut self.target,
+            Slot::Path => &mut self.path,
+            Slot::Query => &mut self.query,
+            Slot::Protocol => &mut self.protocol,
+            _ => return None,
+        })
+    }
+}
+
 impl Fields {
-    /// Makes room for a line.
+    /// Clears the fields for another line.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.found = Found::default();
@@ -82,7 +100,7 @@ impl Fields {
         self.unescaped.clear();
     }
 
-    /// Takes the part of a line that fills a slot. The first that fills one stays.
+    /// Stores the part of a line that belongs to a slot. For most slots, the first part counts.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -92,7 +110,7 @@ impl Fields {
         escapes: Escapes,
     ) -> Result<(), Malformed> {
         let text = &line[part.clone()];
-        // A field that the server had nothing to write into; of bytes, there were none.
+        // The server had no value. For bytes, this means zero.
         if text == b"-" || text.is_empty() {
             if *slot == Slot::Bytes {
                 self.found.bytes.get_or_insert(0);
@@ -117,7 +135,7 @@ impl Fields {
                 }
             }
             Slot::Bytes => self.found.bytes = self.found.bytes.or_else(|| number(text)),
-            // A whole number of seconds is one that was rounded down, 0 for most requests.
+            // Whole seconds are rounded down, to 0 for most requests.
             Slot::Duration(1) if !text.contains(&b'.') => {}
             Slot::Duration(a_second) => {
                 self.found.duration = self.found.duration.or_else(|| duration(text, *a_second));
@@ -129,24 +147,22 @@ impl Fields {
                     self.headers.push((name.clone(), piece));
                 }
             }
-            Slot::Date => self.found.date = Some(self.piece(line, part, Escapes::None)),
-            Slot::TimeOfDay => self.found.time_of_day = Some(self.piece(line, part, Escapes::None)),
-            Slot::Request => self.found.request = Some(self.piece(line, part, escapes)),
-            Slot::Method => self.found.method = Some(self.piece(line, part, escapes)),
-            Slot::Target => self.found.target = Some(self.piece(line, part, escapes)),
-            Slot::Path => self.found.path = Some(self.piece(line, part, escapes)),
-            Slot::Query => self.found.query = Some(self.piece(line, part, escapes)),
-            Slot::Protocol => self.found.protocol = Some(self.piece(line, part, escapes)),
             Slot::Host => {
                 if self.found.host.is_none() {
                     self.found.host = Some(self.piece(line, part, escapes));
+                }
+            }
+            slot => {
+                let piece = self.piece(line, part, escapes);
+                if let Some(found) = self.found.text(slot) {
+                    *found = Some(piece);
                 }
             }
         }
         Ok(())
     }
 
-    /// Sets the day of a line that has only a time of day.
+    /// Sets the date for lines that contain only the time of day.
     pub(super) fn put_date(&mut self, date: &[u8]) {
         if self.found.date.is_none() {
             self.found.date = Some(self.keep(|text| text.extend_from_slice(date)));
@@ -168,7 +184,7 @@ impl Fields {
         Piece { start, end: self.unescaped.len(), is_unescaped: true }
     }
 
-    /// Returns what the line says of a request.
+    /// Returns the request.
     pub(super) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Line<'a>, Malformed> {
         if self.found.path.is_some() {
             self.join_target(line);
@@ -206,7 +222,7 @@ impl Fields {
         }
         let date = self.found.date?.of(line, &self.unescaped);
         let time = self.found.time_of_day?.of(line, &self.unescaped);
-        // Room for the fraction that some write.
+        // Some servers add a fraction.
         let mut text = [b'T'; 32];
         let length = date.len() + 1 + time.len();
         text.get_mut(..date.len())?.copy_from_slice(date);
@@ -214,7 +230,7 @@ impl Fields {
         self.clock.read(&TimeForm::Any, &text[..length])
     }
 
-    /// Makes a target of a path and a query, encoding what a target cannot hold: the server may have decoded it.
+    /// Joins a path and a query. Encodes invalid characters, because the server may have decoded them.
     #[cold]
     fn join_target(&mut self, line: &[u8]) {
         let Some(path) = self.found.path.filter(|_| self.found.target.is_none()) else { return };
@@ -239,8 +255,8 @@ impl Fields {
     }
 }
 
-/// Method, target and version of a request line. A target has no spaces, but there are clients that send them, and
-/// servers that log them.
+/// Splits a request line into method, target and version. A target must not contain spaces, but some clients send
+/// them and some servers log them.
 #[inline]
 fn request_line(text: &[u8]) -> Option<(&[u8], &[u8], Option<Version>)> {
     let (method, rest) = text.split_at(memchr::memchr(b' ', text)?);
@@ -265,7 +281,7 @@ fn version(text: &[u8]) -> Option<Version> {
     })
 }
 
-/// An address, perhaps with a port; `None` for the other end of a Unix socket.
+/// Parses an address with an optional port. Returns `None` for a Unix socket.
 #[inline]
 fn peer(text: &[u8]) -> Result<Option<IpAddr>, Malformed> {
     if text.starts_with(b"unix:") {
@@ -286,13 +302,13 @@ fn peer_with_port(text: &str) -> Option<IpAddr> {
             _ => (text, ""),
         },
     };
-    // The zone of a link-local address.
+    // Removes the zone of a link-local address.
     let address = address.split('%').next()?;
     let end = rest.is_empty() || rest.starts_with(':');
     address.parse::<Ipv6Addr>().ok().filter(|_| end).map(Into::into)
 }
 
-/// A status. nginx writes 499, and some write 0, when the client went away.
+/// Parses a status. If the client closed the connection, nginx writes 499, and other servers write 0.
 #[inline]
 fn outcome(text: &[u8]) -> Option<Outcome> {
     match text {
@@ -309,7 +325,7 @@ fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number of units, perhaps with a fraction, of which nanoseconds are kept.
+/// Parses a number of units with an optional fraction, up to nanoseconds.
 fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
     let (whole, fraction) = match memchr::memchr(b'.', text) {
         None => (text, &b""[..]),

@@ -1,6 +1,6 @@
-//! Lines of JSON: those of Caddy, and those that nginx writes with `escape=json` under the usual names.
+//! JSON lines of Caddy, and of nginx with `escape=json` and common field names.
 //!
-//! A line is gone through once, and what has no meaning is skipped. It is not checked that all of it is JSON.
+//! The parser reads each line once and skips unknown fields. It does not check that the whole line is valid JSON.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
 use crate::malformed::Malformed;
 
-/// The place of a name in a line.
+/// The object that contains a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Line,
-    /// `request` of Caddy.
+    /// The object `request` of Caddy.
     Request,
-    /// `headers` in it.
+    /// The object `headers` in it.
     Headers,
 }
 
-/// The text that Caddy writes for a cookie and other secrets.
+/// The text that Caddy writes for cookies and other secrets.
 const REDACTED: &[u8] = b"REDACTED";
 
 /// Reads the fields of a line.
@@ -73,7 +73,7 @@ impl Reader<'_> {
             (Object::Line, name) => of_line(name),
         };
         match self.line.get(self.at) {
-            // A header of Caddy has a list of values.
+            // In Caddy, a header has a list of values.
             Some(b'[') if object == Object::Headers => self.values(&slot, fields),
             Some(b'{' | b'[') => self.skip_nested(),
             _ => self.value(&slot, fields),
@@ -97,7 +97,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string, a number, or a word.
+    /// Reads a string, a number, or a word.
     fn value(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
         let (part, escapes) = if self.line.get(self.at) == Some(&b'"') {
             self.string()?
@@ -111,7 +111,7 @@ impl Reader<'_> {
         fields.put(self.line, part, slot, escapes)
     }
 
-    /// The part between quotation marks, and whether there are escapes in it.
+    /// Returns the part between quotation marks, and whether it contains escapes.
     #[inline]
     fn string(&mut self) -> Result<(Range<usize>, Escapes), Malformed> {
         self.expect(b'"')?;
@@ -135,7 +135,7 @@ impl Reader<'_> {
         if self.at == start { Err(Malformed::Fields) } else { Ok(start..self.at) }
     }
 
-    /// Skips an object or a list, however deep.
+    /// Skips an object or a list of any depth.
     fn skip_nested(&mut self) -> Result<(), Malformed> {
         let mut depth = 0_usize;
         loop {
@@ -172,7 +172,7 @@ impl Reader<'_> {
     }
 }
 
-/// The names in `request` of Caddy.
+/// Returns the slot of a name in the object `request` of Caddy.
 fn of_request(name: &[u8]) -> Slot {
     match name {
         b"remote_ip" | b"remote_addr" => Slot::Peer,
@@ -184,8 +184,7 @@ fn of_request(name: &[u8]) -> Slot {
     }
 }
 
-/// The names that Caddy has beside its request, and the variables of nginx by their own names and those that many
-/// configurations give them.
+/// Returns the slot of a name next to `request` in Caddy, of a variable of nginx, or of another common name.
 fn of_line(name: &[u8]) -> Slot {
     match name {
         b"ts" | b"time" | b"timestamp" | b"@timestamp" | b"time_local" | b"time_iso8601" | b"msec"
@@ -197,7 +196,7 @@ fn of_line(name: &[u8]) -> Slot {
         b"request_uri" | b"uri" | b"url" => Slot::Target,
         b"server_protocol" | b"protocol" | b"proto" => Slot::Protocol,
         b"host" | b"server_name" | b"vhost" => Slot::Host,
-        // Not `bytes_sent`, to which the head belongs.
+        // Not `bytes_sent`, which includes the head.
         b"size" | b"bytes" | b"body_bytes_sent" => Slot::Bytes,
         b"duration" | b"request_time" => Slot::Duration(1),
         b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
@@ -207,7 +206,7 @@ fn of_line(name: &[u8]) -> Slot {
     }
 }
 
-/// `http_user_agent`: the variables of nginx with headers of the request.
+/// Returns the slot of a variable of nginx for a header, such as `http_user_agent`.
 fn header(name: &[u8]) -> Slot {
     let mut room = [0; 64];
     let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };

@@ -1,4 +1,4 @@
-//! Patterns in the words of Apache's `LogFormat`.
+//! Patterns in the syntax of Apache's `LogFormat`.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,15 +10,15 @@ use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
 use crate::malformed::Malformed;
 
-/// A pattern that lines are read by.
+/// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// What every line begins with.
+    /// The text before the first directive.
     beginning: Box<[u8]>,
     steps: Box<[Step]>,
 }
 
-/// A directive, and the text between it and the next.
+/// A directive, and the literal between it and the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     slot: Slot,
@@ -26,34 +26,34 @@ struct Step {
     is_quoted: bool,
 }
 
-/// The reason why a pattern cannot be used.
+/// The reason why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The directive that begins at this column, counted from 1, has no end.
+    /// The directive has no end.
     Unfinished {
-        /// The column of its percent sign.
+        /// The column of the percent sign, counted from 1.
         column: usize,
     },
-    /// Nothing stands between the directive and the one before it, so that nothing tells where a field ends.
+    /// There is no text between two directives, so the end of the first field cannot be found.
     Adjacent {
-        /// The directive.
+        /// The second directive.
         directive: String,
-        /// The column of its percent sign, counted from 1.
+        /// The column of the percent sign, counted from 1.
         column: usize,
     },
-    /// The directive has an argument that is not understood: a conversion of a time, a unit, or the name of a header.
+    /// The argument of a directive is not supported: a conversion of a time, a unit, or the name of a header.
     Argument {
         /// The directive.
         directive: String,
-        /// The column of its percent sign, counted from 1.
+        /// The column of the percent sign, counted from 1.
         column: usize,
-        /// The part of the argument that is not understood.
+        /// The part of the argument that is not supported.
         argument: String,
     },
-    /// The pattern says nothing of something that every line has to say.
+    /// The pattern lacks a field that every line needs.
     Missing {
-        /// The directives of which there has to be one.
+        /// The missing directive.
         directive: &'static str,
     },
 }
@@ -83,7 +83,7 @@ impl Pattern {
             fields.put(line, at + part.start..at + part.end, &step.slot, Escapes::Backslash)?;
             at += end;
         }
-        // Many add fields to a known format at the end.
+        // Known formats are often extended by fields at the end.
         match line.get(at) {
             None | Some(b' ' | b'\t') => Ok(()),
             Some(_) => Err(Malformed::Fields),
@@ -92,7 +92,7 @@ impl Pattern {
 }
 
 impl Step {
-    /// Returns the part of a text that fills the slot, and where the next one begins.
+    /// Returns the part of a text that fills the slot, and the start of the next part.
     #[inline]
     fn find(&self, text: &[u8]) -> Option<(Range<usize>, usize)> {
         match &self.slot {
@@ -122,15 +122,15 @@ impl Step {
         text[end..].starts_with(&self.literal).then(|| (part, end + self.literal.len()))
     }
 
-    /// The quotation mark that no backslash escapes, and behind which the pattern goes on. There are servers that
-    /// escape none, so that one which does not go on so belongs to the text.
+    /// Finds the quotation mark that ends a text: it is not escaped, and the literal of the pattern follows. Some
+    /// servers do not escape, so any other quotation mark belongs to the text.
     #[inline]
     fn closing_quote(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
             let found = at + memchr::memchr2(b'"', b'\\', &text[at..])?;
             if text[found] == b'\\' {
-                // The byte behind it is escaped, whatever it is.
+                // Skips the escaped byte.
                 at = (found + 2).min(text.len());
             } else if text[found..].starts_with(&self.literal) {
                 return Some(found);
@@ -143,7 +143,7 @@ impl Step {
 
 struct Compiler<'a> {
     rest: &'a str,
-    /// The column of what comes next.
+    /// The column of the next character.
     column: usize,
     beginning: Vec<u8>,
     steps: Vec<(Slot, Vec<u8>)>,
@@ -170,7 +170,7 @@ impl Compiler<'_> {
         self.text().extend_from_slice(bytes);
     }
 
-    /// A backslash as in a configuration file of Apache.
+    /// Reads a backslash as in a configuration file of Apache.
     fn escape(&mut self) {
         let char = match self.rest.chars().next() {
             Some('t') => '\t',
@@ -182,7 +182,7 @@ impl Compiler<'_> {
         self.literal(char);
     }
 
-    /// What follows a percent sign: perhaps conditions, `<` or `>`, and an argument, and then a letter.
+    /// Reads the rest of a directive: optional conditions, `<` or `>`, an optional argument, and a letter.
     fn directive(&mut self) -> Result<(), FormatError> {
         let (column, from) = (self.column - 1, self.rest);
         let unfinished = FormatError::Unfinished { column };
@@ -223,7 +223,7 @@ impl Compiler<'_> {
         if let Some((before, literal)) = self.steps.last_mut()
             && literal.is_empty()
         {
-            // `%U%q` is a target in two halves.
+            // `%U%q` are the two parts of a target.
             if (&*before, &slot) == (&Slot::Path, &Slot::Query) {
                 return Ok(());
             }
@@ -255,7 +255,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The meaning of a directive, or what is not understood of its argument.
+/// Returns the slot of a directive, or the part of its argument that is not supported.
 fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
     Ok(match (letter, argument) {
         ('h' | 'a', None) | ('a', Some("c")) => Slot::Peer,
@@ -268,7 +268,7 @@ fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
         ('H', None) => Slot::Protocol,
         ('v' | 'V', None) => Slot::Host,
         ('s', None) => Slot::Status,
-        // Not `%O`, to which the head belongs.
+        // Not `%O`, which includes the head.
         ('b' | 'B', None) => Slot::Bytes,
         ('D', None) | ('T', Some("us")) => Slot::Duration(1_000_000),
         ('T', None | Some("s")) => Slot::Duration(1),
@@ -345,7 +345,7 @@ mod tests {
             r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%B %{ms}T "%{User-agent}i" %{x}n"#;
         let line = r#"2000-10-10T13:55:36-07:00|www.example.org:443 192.0.2.1 "GET /a b?c HTTP/1.1" 404 12/345 678 "A \"B\" \x41" x y"#;
         let mut parser = Parser::new(Format::pattern(pattern).expect("a pattern"));
-        // `%U` with a space in it cannot be told from what follows.
+        // The end of `%U` cannot be found if it contains a space.
         assert_eq!(parser.parse(line.as_bytes()).err(), None);
         let line = line.replace("/a b", "/\u{fc}");
         let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");

@@ -1,5 +1,5 @@
-//! The extended log file format of the W3C, which IIS and `CloudFront` write: `#Fields:` says what the lines behind
-//! it have.
+//! The extended log file format of the W3C, which IIS and `CloudFront` write: `#Fields:` lists the fields of the
+//! lines that follow.
 
 use http::{HeaderName, header};
 
@@ -8,15 +8,15 @@ use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
 use crate::malformed::Malformed;
 
-/// The directives that hold for the next line.
+/// The directives that apply to the next line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Directives {
     slots: Vec<Slot>,
-    /// The day of `#Date:`, for lines with a time alone.
+    /// The date of `#Date:`, for lines that contain only the time of day.
     date: Option<[u8; 10]>,
 }
 
-/// The most fields that are looked at.
+/// The maximum number of fields.
 const MAX_FIELDS: usize = 256;
 
 impl Directives {
@@ -32,7 +32,7 @@ impl Directives {
 
     /// Reads the fields of a line.
     pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
-        // IIS separates by spaces, and writes `+` for those in a text; CloudFront separates by tabs and encodes.
+        // IIS separates by spaces and writes `+` for a space in a text. CloudFront separates by tabs and encodes.
         let (between, escapes) = match memchr::memchr(b'\t', line) {
             Some(_) => (b'\t', Escapes::Percent),
             None => (b' ', Escapes::Plus),
@@ -41,7 +41,7 @@ impl Directives {
         for (number, slot) in self.slots.iter().enumerate() {
             let rest = &line[at..];
             let end = if rest.first() == Some(&b'"') {
-                // A quotation mark in a text is written twice, so that this one and the next are skipped.
+                // A quotation mark in a text is doubled, so the parser skips both.
                 1 + memchr::memchr_iter(b'"', &rest[1..])
                     .find(|end| rest.get(end + 2).is_none_or(|behind| *behind == between))
                     .ok_or(Malformed::Fields)?
@@ -56,7 +56,7 @@ impl Directives {
                 _ => Escapes::None,
             };
             if slot == &Slot::Duration(0) {
-                // IIS counts milliseconds; a fraction is one of seconds, as the format has it.
+                // IIS writes milliseconds. A value with a fraction is in seconds, as the format requires.
                 let a_second = if memchr::memchr(b'.', &line[begin..at + end]).is_some() { 1 } else { 1_000 };
                 fields.put(line, begin..at + end, &Slot::Duration(a_second), escapes)?;
             } else {
@@ -80,7 +80,7 @@ impl Directives {
     }
 }
 
-/// The value of a directive of this name, in any case of letters.
+/// Returns the value of a directive. Names are case-insensitive.
 fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (begin, value) = line.split_at_checked(name.len())?;
     begin.eq_ignore_ascii_case(name).then_some(value.trim_ascii())
@@ -100,7 +100,7 @@ fn slot(name: &[u8]) -> Slot {
         b"cs-host" | b"x-host-header" => Slot::Host,
         b"sc-status" => Slot::Status,
         b"time-to-first-byte" => Slot::FirstByte,
-        // The unit is told by the value.
+        // The value determines the unit.
         b"time-taken" => Slot::Duration(0),
         b"cs-user-agent" => Slot::Header(header::USER_AGENT),
         b"cs-referer" | b"cs-referrer" => Slot::Header(header::REFERER),
@@ -124,7 +124,7 @@ mod tests {
 
     const IIS: &str = "#Software: Microsoft Internet Information Services 10.0\r\n#Version: 1.0\r\n#Date: 2024-05-01 00:00:00\r\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\r\n2024-05-01 00:00:01 10.0.0.1 GET /articles/7 a=b 443 - 192.0.2.1 Mozilla/5.0+(X11) - 200 0 0 15\r\n";
 
-    /// The line and those before it that say what it has.
+    /// Checks the last line, after reading the lines before it.
     #[track_caller]
     fn check(text: &str, look: impl FnOnce(crate::Line<'_>)) {
         let mut parser = Parser::new(Format::w3c());
@@ -155,7 +155,7 @@ mod tests {
         let text = "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query time-taken\n2024-05-01\t00:00:01\tFRA\t12\t192.0.2.1\tGET\td1.example.net\t/a%20b\t404\t-\tMozilla/5.0%20(X11)\t-\t0.015";
         check(text, |line| {
             assert_eq!((line.target, line.host), (&b"/a%20b"[..], Some(&b"d1.example.net"[..])));
-            // To these bytes, the head belongs.
+            // `sc-bytes` includes the head.
             assert_eq!((line.bytes, line.user_agent()), (None, Some(&b"Mozilla/5.0 (X11)"[..])));
             assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
         });

@@ -7,11 +7,10 @@ use crate::line::Line;
 
 /// A sample of the lines of a log, for a [`LogIndex`](crate::LogIndex): up to 256 lines of each day.
 ///
-/// A mark is a hash of the time, the method, the target, the host and the size that a line logs. Nothing in it comes
-/// from the client's address, headers or account, so its key need not be secret: whoever tests a guess against it
-/// learns no more than the counters show.
+/// A mark is a hash of the time, the method, the target, the host and the size. It contains no address, header or
+/// account, so the key of the hash is not secret: a guess that matches reveals no more than the counters.
 ///
-/// The marks with the smallest hashes are kept, so the same lines are marked in whatever file they are.
+/// The marks with the smallest hashes are kept, so the same lines are marked in any file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(BTreeMap<u64, BTreeSet<Mark>>);
 
@@ -19,15 +18,15 @@ pub struct Marks(BTreeMap<u64, BTreeSet<Mark>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u64);
 
-/// The number of marks that are kept for each day of a log.
+/// The maximum number of marks for each day of a log.
 pub(super) const MAX_MARKS: usize = 256;
 
-/// The number of days of one log that have marks: ten years.
+/// The maximum number of days of one log: ten years.
 const MAX_DAYS: usize = 3653;
 
 const DAY: u64 = 86_400;
 
-/// The lower bits of a mark, which are the second of the day.
+/// The lower bits of a mark, which contain the second of the day.
 const SECONDS: u64 = (1 << 17) - 1;
 
 const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
@@ -94,7 +93,7 @@ pub(super) fn keep(marks: &mut BTreeSet<Mark>, mark: Mark) {
     }
 }
 
-/// Returns the marks whose seconds lie in a range.
+/// Counts the marks in a range of seconds.
 pub(super) fn within(marks: &BTreeSet<Mark>, seconds: &RangeInclusive<u64>) -> usize {
     marks.iter().filter(|mark| seconds.contains(&mark.second())).count()
 }
