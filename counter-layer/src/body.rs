@@ -2,6 +2,7 @@
 //!
 //! [`AccessCounterLayer`]: crate::AccessCounterLayer
 
+pub(crate) mod observed;
 mod measured;
 mod future;
 mod service;

@@ -5,8 +5,6 @@ mod user_agents;
 mod prefetch;
 mod grpc;
 
-#[cfg(feature = "grpc")]
-pub(crate) use grpc::is_web;
 pub(crate) use grpc::{is_call, is_served};
 pub(crate) use prefetch::is_prefetch;
 pub(crate) use user_agents::{Digest, UserAgents};

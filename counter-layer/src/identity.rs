@@ -6,6 +6,8 @@ mod address;
 mod cookie;
 #[allow(clippy::module_inception, reason = "the `Identity` itself, beside what it may be made of")]
 mod identity;
+#[cfg(feature = "limit")]
+mod limited;
 
 use counter_core::sketch::Register;
 use counter_core::{Timestamp, VisitorId};

@@ -1,11 +1,13 @@
 //! Items for the other packages of this workspace, which pin the exact version. They are not part of the API.
 
+use std::net::IpAddr;
+
+use http::HeaderMap;
 use http::request::Parts;
 
 pub use crate::closure::Closure;
-use crate::identity::{Address, RequestHead};
-#[cfg(feature = "log")]
-pub use crate::log::Keys;
+use crate::identity::{Address, Forwarded, RequestHead};
+pub use crate::layer::{Counted, Decider, Logged};
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_of_a_facet, is_reserved};
 
 /// Returns the significant bits of the client's address, if it is known.
@@ -16,6 +18,11 @@ pub fn client(address: &Address, parts: &Parts) -> Option<u128> {
 /// Returns `true` if a trusted proxy has passed the request on.
 pub fn is_forwarded(address: &Address, parts: &Parts) -> bool {
     address.is_forwarded(&head(parts))
+}
+
+/// Adds an address to a header on the right, as a proxy does.
+pub fn append(header: &Forwarded, headers: &mut HeaderMap, address: IpAddr) {
+    header.append(headers, address);
 }
 
 const fn head(parts: &Parts) -> RequestHead<'_> {

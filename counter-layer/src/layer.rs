@@ -1,35 +1,28 @@
 //! The layer, its service and its future, and how they count one request.
 
 mod outcome;
-mod facet;
 mod measures;
-mod delivery;
 mod visit;
-mod page;
-mod route;
-mod setup;
 mod settings;
+mod route;
 mod seen;
 mod extra;
 mod counting;
-#[cfg(feature = "body")]
-mod open_body;
 mod guard;
 mod future;
 mod service;
 #[allow(clippy::module_inception, reason = "the `Layer` itself, beside its service and its future")]
 mod layer;
+mod decider;
 
-#[cfg(feature = "log")]
-pub(crate) use counting::Counting;
-pub use delivery::Delivery;
-pub use facet::Facet;
+pub use decider::{Counted, Decider};
 pub use future::ResponseFuture;
-pub use layer::AccessCounterLayer;
-#[cfg(feature = "log")]
-pub(crate) use measures::{Bins, Logged};
 #[cfg(feature = "body")]
-pub(crate) use open_body::OpenBody;
+pub(crate) use guard::open_body::OpenBody;
+pub use layer::AccessCounterLayer;
+pub use measures::Logged;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
+pub use settings::delivery::Delivery;
+pub use settings::facet::Facet;
 pub use visit::Visit;

@@ -33,8 +33,7 @@
 //! - `body`: distributions of what is known at the end of a response: its size, and the time to it.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
-//! - `log`: access logs, whose lines count as the layer counts requests.
-//! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
+//! - `serde`: rules that can be read from configuration.
 
 mod reserved;
 mod request;
@@ -52,10 +51,6 @@ pub mod body;
 pub mod grpc;
 #[cfg(feature = "limit")]
 mod limit;
-#[cfg(feature = "log")]
-pub mod log;
-#[cfg(feature = "serde")]
-pub mod record;
 #[doc(hidden)]
 pub mod internal;
 pub mod guide;

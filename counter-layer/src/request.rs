@@ -4,31 +4,48 @@ use std::net::SocketAddr;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
-/// The route that matched; its text is a template such as `/articles/{id}`, and never the path itself, of
-/// which clients can make any number.
 #[cfg(feature = "axum")]
-pub(crate) use axum::extract::MatchedPath as Route;
+mod server {
+    use std::net::SocketAddr;
 
-/// The route that matched: none, since only axum tells.
-#[cfg(not(feature = "axum"))]
-#[derive(Clone, Debug)]
-pub(crate) enum Route {}
+    use axum::extract::ConnectInfo;
+    /// The route that matched. Its text is a template such as `/articles/{id}`, and never the path itself, because clients
+    /// can request any number of paths.
+    pub(crate) use axum::extract::MatchedPath as Route;
+    use http::Extensions;
 
-#[cfg(not(feature = "axum"))]
-impl Route {
-    pub(crate) fn as_str(&self) -> &str {
-        match *self {}
+    #[inline]
+    pub(super) fn connect_info(extensions: &Extensions) -> Option<&SocketAddr> {
+        extensions.get().map(|ConnectInfo(peer)| peer)
     }
 }
 
-pub(crate) fn route(extensions: &Extensions) -> Option<&Route> {
-    #[cfg(feature = "axum")]
-    return extensions.get();
-    #[cfg(not(feature = "axum"))]
-    return {
-        _ = extensions;
+#[cfg(not(feature = "axum"))]
+mod server {
+    use std::net::SocketAddr;
+
+    use http::Extensions;
+
+    /// The route that matched: never any, because only axum reports it.
+    #[derive(Clone, Debug)]
+    pub(crate) enum Route {}
+
+    impl Route {
+        pub(crate) fn as_str(&self) -> &str {
+            match *self {}
+        }
+    }
+
+    pub(super) const fn connect_info(_: &Extensions) -> Option<&SocketAddr> {
         None
-    };
+    }
+}
+
+pub(crate) use server::Route;
+
+#[inline]
+pub(crate) fn route(extensions: &Extensions) -> Option<&Route> {
+    extensions.get()
 }
 
 /// Returns `true` for a template that axum writes for itself: that of a fallback, which its versions after 0.8 leave
@@ -40,12 +57,7 @@ pub(crate) fn is_private(template: &str) -> bool {
 /// The other end of the connection.
 #[inline]
 pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
-    #[cfg(feature = "axum")]
-    if let Some(axum::extract::ConnectInfo(peer)) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()
-    {
-        return Some(peer);
-    }
-    extensions.get()
+    server::connect_info(extensions).or_else(|| extensions.get())
 }
 
 /// The number of headers in front that are looked through. Most libraries, Firefox and the proxies that are written in Go

@@ -6,6 +6,8 @@ mod literals;
 mod table;
 mod decision;
 mod builder;
+#[cfg(feature = "serde")]
+mod config;
 
 use std::num::NonZeroU32;
 

@@ -10,8 +10,8 @@ use counter_core::source::Sources;
 use counter_core::visits::Hit;
 use counter_core::{Counters, Recorder};
 use counter_kafka::{Decision, KafkaConsumer, Start};
-use counter_layer::log::{self, LogCounter};
-use counter_layer::{Identity, record};
+use counter_layer::Identity;
+use counter_log::{LogCounter, record};
 use futures_util::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -155,7 +155,7 @@ fn consumer(
     }
     // The address in a record is that of the client.
     let client = Identity::peer();
-    let mut requests = settings.target.layer(counters, client)?.log_counter();
+    let mut requests = LogCounter::new(&settings.target.layer(counters, client)?);
     let recorder = counters.recorder();
     let decide: Decide = Box::new(move |record, hits| decide(&recorder, &mut requests, record, hits));
     Ok(builder.build(counters.sources(), decide)?)
@@ -180,12 +180,12 @@ fn decide(
         record::Record::Request(request) => {
             let Some(key) = record.visitor_key(request.at) else { return Decision::NeedsKey(request.at) };
             match request.decide(requests, key) {
-                log::Decision::Counted { hits: found, .. } => {
+                counter_log::Decision::Counted { hits: found, .. } => {
                     hits.extend_from_slice(found);
                     Decision::Counted(request.at)
                 }
-                log::Decision::Skipped(skip) => Decision::Skipped(skip),
-                log::Decision::Malformed(_) => Decision::Malformed,
+                counter_log::Decision::Skipped(skip) => Decision::Skipped(skip),
+                counter_log::Decision::Malformed(_) => Decision::Malformed,
             }
         }
         _ => Decision::Malformed,

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::{AnyStore, Counters, ErrorKind};
-use counter_layer::log::{
-    Fingerprint, Follower, Format, Grown, Import, Lines, LogFile, LogIndex, LogIndexError, Marks, Parser,
-};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
+use counter_log::{
+    Fingerprint, Follower, Format, Grown, Import, Lines, LogCounter, LogFile, LogIndex, LogIndexError, Marks,
+    Parser,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
@@ -211,7 +212,7 @@ impl Logs {
 
     async fn count_input(&mut self) -> Result<(), Box<dyn Error>> {
         let format = self.format.clone().ok_or("the standard input needs a --format")?;
-        let mut import = Import::new(self.sources.clone(), format, self.layer.log_counter());
+        let mut import = Import::new(self.sources.clone(), format, LogCounter::new(&self.layer));
         let name = self.source("stdin")?;
         let mut already_counted = 0;
         let mut is_first = true;
@@ -393,7 +394,7 @@ impl Logs {
                 Format::detect(&beginning)?
             }
         };
-        let import = Import::new(self.sources.clone(), format.clone(), self.layer.log_counter());
+        let import = Import::new(self.sources.clone(), format.clone(), LogCounter::new(&self.layer));
         Ok(Reader { format, import })
     }
 

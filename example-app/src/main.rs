@@ -39,6 +39,7 @@ use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
     WindowLimitLayer,
 };
+use counter_log::LogCounter;
 use example_app::forum::Forum;
 use example_app::{ADMIN, app, demo};
 use tokio::net::TcpListener;
@@ -220,7 +221,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         layer = layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]);
     }
     // The address in a record is that of the client, whatever hops are trusted in requests.
-    let told_of = layer.log_counter();
+    let told_of = LogCounter::new(&layer);
     let (layer, feed) = forum.fed_by(layer);
     let watch = settings.watch.watch(counters.stats(), &store, clocks(time_zone.as_deref(), utc_offset)?)?;
     let notes = Notes::new(store.clone());

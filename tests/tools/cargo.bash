@@ -1,24 +1,22 @@
 # How the tests are built and run: everywhere with the same features, so that no crate is compiled twice.
 # To be sourced.
 
-# The folders of the packages that are published and build without librdkafka.
-packages=(counter-core counter-core/alert counter-layer counter-layer/admin)
+# The packages that are published and build without librdkafka.
+packages=(counter-core counter-alert counter-layer counter-admin counter-log)
 
-# The features of the package in a folder, one a line.
+# The features of a package, one a line.
 features_of() {
-    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../../$1/Cargo.toml"
-}
-
-# The name of the package in a folder.
-name_of() {
-    sed -n '/^name = "\(.*\)"/{s//\1/p;q}' "$(dirname "${BASH_SOURCE[0]}")/../../$1/Cargo.toml"
+    local root manifest
+    root="$(dirname "${BASH_SOURCE[0]}")/../.."
+    manifest="$(grep -lx "name = \"$1\"" "$root"/counter-*/Cargo.toml "$root"/counter-*/*/Cargo.toml)"
+    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$manifest"
 }
 
 # Not `--all-features`, which has the example's `kafka`: that builds librdkafka, 165 s of a C compiler.
 features=()
 for package in "${packages[@]}"; do
     for feature in $(features_of "$package"); do
-        features+=(--features "$(name_of "$package")/$feature")
+        features+=(--features "$package/$feature")
     done
 done
 unset package feature

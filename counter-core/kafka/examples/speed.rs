@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use counter_core::stores::Namespace;
 use counter_core::{Counters, RedisStore, Timestamp};
 use counter_kafka::{Decision, KafkaConsumer};
-use counter_layer::record::Record;
+use counter_log::record::Record;
 use rdkafka::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};

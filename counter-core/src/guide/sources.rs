@@ -7,7 +7,7 @@
 //!
 //! | records are in | use |
 //! |---|---|
-//! | access logs | `Import` and `Follower` of `counter-layer`, feature `log`; its `LogIndex` refuses logs that were trimmed or merged |
+//! | access logs | `Import` and `Follower` of `counter-log`; its `LogIndex` refuses logs that were trimmed or merged |
 //! | a topic of Kafka | `KafkaConsumer` of `counter-kafka` |
 //! | another program, which sends them over HTTP | `api/hits` of `counter-layer`, feature `hits` |
 //! | anything else | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |

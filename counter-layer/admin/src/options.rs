@@ -74,7 +74,7 @@ impl Options {
     ///
     /// `counter` classifies requests in the same way as those of an access log. The address in a record is that of the
     /// client. The hops and networks that the identity trusts do not matter, because such a request did not pass through
-    /// them; do not call [`LogCounter::behind`](counter_layer::log::LogCounter::behind), which is for the log of a proxy.
+    /// them; do not call [`LogCounter::behind`](counter_log::LogCounter::behind), which is for the log of a proxy.
     /// Each producer is a [source](counter_core::source) whose name is `producer:` and the name of the producer. Its position
     /// is kept for 90 days after its last request, or for as long as
     /// [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The
@@ -84,10 +84,11 @@ impl Options {
     /// use counter_core::{Counters, MemoryStore};
     /// use counter_layer::AccessCounterLayer;
     /// use counter_admin::{Access, Options};
+    /// use counter_log::LogCounter;
     ///
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let layer = AccessCounterLayer::new(counters.recorder());
-    /// let options = Options::new().hits(counters.sources(), layer.log_counter());
+    /// let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     /// let access = Access::bearer("a-long-random-token")?.may_record();
     /// let admin = counter_admin::router_with(counters.stats(), access, options);
     /// # drop(admin);
@@ -95,11 +96,7 @@ impl Options {
     /// ```
     #[cfg(feature = "hits")]
     #[must_use]
-    pub fn hits(
-        mut self,
-        sources: counter_core::source::Sources,
-        counter: counter_layer::log::LogCounter,
-    ) -> Self {
+    pub fn hits(mut self, sources: counter_core::source::Sources, counter: counter_log::LogCounter) -> Self {
         self.producers = Some(super::producers::Producers::new(sources, counter));
         self
     }

@@ -13,9 +13,9 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Hit, Measured, Skip};
 use counter_core::{CounterName, Error, Recorder, Timestamp};
 
-use counter_layer::internal::Keys;
-use counter_layer::log::{Decision, LogCounter, Malformed, MalformedLines};
-use counter_layer::record::{CounterRecord, Record};
+use counter_log::internal::Keys;
+use counter_log::record::{CounterRecord, Record};
+use counter_log::{Decision, LogCounter, Malformed, MalformedLines};
 
 /// What counts the hits that producers send.
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ where
         let mut inner = self.project().inner;
         let answer = ready!(inner.as_mut().poll(cx));
         Poll::Ready(answer.map(|response| {
-            let open = inner.guard().open_body(&response);
+            let open = inner.guard.open_body(&response);
             response.map(|body| MeasuredBody::new(body, open))
         }))
     }

@@ -47,7 +47,9 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn measure_bodies(mut self) -> MeasureBodiesLayer {
-        self.look_through_bodies();
+        if let Some(measures) = &mut self.settings.measures {
+            measures.bodies = true;
+        }
         MeasureBodiesLayer(self)
     }
 }

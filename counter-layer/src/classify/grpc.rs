@@ -21,12 +21,6 @@ pub(crate) fn is_served<B>(response: &Response<B>) -> bool {
         && status.is_none_or(|status| status.as_bytes() == b"0")
 }
 
-/// Returns `true` for gRPC-Web, as what [`is_call`] is true for.
-#[cfg(feature = "grpc")]
-pub(crate) fn is_web(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web"))
-}
-
 fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
     let rest = media_type.strip_prefix(b"application/grpc");

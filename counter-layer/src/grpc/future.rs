@@ -5,8 +5,8 @@ use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
 
-use super::GrpcStatusBody;
-use super::statuses::OpenCall;
+use super::statuses::{GrpcStatusBody, OpenCall};
+use crate::body::observed::Observer;
 
 pin_project! {
     /// The response future of [`GrpcStatus`](crate::grpc::GrpcStatus).

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::statuses::Statuses;
-use super::{GrpcStatusBody, GrpcStatusFuture};
-use crate::classify::{is_call, is_web};
+use super::GrpcStatusFuture;
+use super::statuses::{GrpcStatusBody, Statuses};
+use crate::classify::is_call;
 
 /// The service of [`GrpcStatusLayer`](crate::grpc::GrpcStatusLayer).
 #[derive(Clone, Debug)]
@@ -41,4 +42,9 @@ where
         let call = counts.then(|| self.statuses.open());
         GrpcStatusFuture::new(self.inner.call(request), call)
     }
+}
+
+/// Returns `true` if a [call](is_call) is one of gRPC-Web.
+fn is_web(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web"))
 }

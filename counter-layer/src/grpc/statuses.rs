@@ -3,6 +3,8 @@ use std::sync::Arc;
 use counter_core::{Counter, Recorder};
 use http::HeaderMap;
 
+use crate::body::observed::{ObservedBody, Observer};
+
 /// The counters of the statuses, by their numbers in gRPC.
 const STATUSES: [&str; 17] = [
     "grpc:ok",
@@ -34,9 +36,12 @@ pub(crate) struct Statuses {
     counters: [Counter; STATUSES.len()],
 }
 
-/// A call whose status has not come. It is counted once: at the latest when this is dropped, as cancelled.
+/// The response body of [`GrpcStatus`](crate::grpc::GrpcStatus).
+pub type GrpcStatusBody<B> = ObservedBody<B, OpenCall>;
+
+/// A call whose status is not known yet. It counts once: as cancelled, if it is dropped without a status.
 #[derive(Debug)]
-pub(crate) struct OpenCall(Arc<Statuses>, usize);
+pub struct OpenCall(Arc<Statuses>, usize);
 
 impl Statuses {
     pub(crate) fn new(recorder: Recorder) -> Self {
@@ -49,11 +54,15 @@ impl Statuses {
     }
 }
 
-impl OpenCall {
-    /// Ends the call with the status in these headers or trailers; what is none is `unknown`.
-    pub(crate) fn end(mut self, fields: Option<&HeaderMap>) {
+impl Observer for OpenCall {
+    /// Ends the call with the status in these headers or trailers, or with `unknown` if there is none.
+    fn end(mut self, fields: Option<&HeaderMap>) {
         let status = fields.and_then(|fields| fields.get("grpc-status")?.to_str().ok()?.parse().ok());
         self.1 = status.filter(|status| *status < STATUSES.len()).unwrap_or(UNKNOWN);
+    }
+
+    fn fail(self) {
+        self.end(None);
     }
 }
 

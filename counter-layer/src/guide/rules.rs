@@ -10,8 +10,6 @@
 //! [gRPC](#grpc) that exists.
 //!
 //! ```
-//! # #[cfg(not(feature = "axum"))] fn main() {}
-//! # #[cfg(feature = "axum")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use axum::{Router, body::Body, routing::get};
@@ -234,8 +232,6 @@
 //! prefix, while the template of the route includes it:
 //!
 //! ```
-//! # #[cfg(not(feature = "axum"))] fn main() {}
-//! # #[cfg(feature = "axum")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use axum::{Router, body::Body, routing::get};

@@ -23,17 +23,13 @@ pub struct Address {
     /// The bits of an IPv6 address that count.
     ipv6_mask: u128,
     /// The application chose them.
-    is_chosen: bool,
+    pub(super) is_chosen: bool,
     user_agent: bool,
     /// Asked for the other end of the connection in place of the server's extensions.
     peer: Option<Arc<PeerClosure>>,
 }
 
 type PeerClosure = Closure<dyn Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync>;
-
-/// The bits of an IPv6 address that count in a limit.
-#[cfg(feature = "limit")]
-const LIMITED: u8 = 56;
 
 /// A header with the client's address, for which the trusted proxies are still to be chosen.
 #[derive(Clone, Debug)]
@@ -65,14 +61,6 @@ impl Address {
         self.ipv6_mask = mask(bits);
         self.is_chosen = true;
         self
-    }
-
-    /// Identifies a client for a limit: by fewer bits of an IPv6 address, and not by the user agent, which the client
-    /// chooses.
-    #[cfg(feature = "limit")]
-    pub(super) const fn limited(self) -> Self {
-        let address = if self.is_chosen { self } else { self.ipv6_prefix(LIMITED) };
-        address.without_user_agent()
     }
 
     /// Treats all clients of an address as one visitor, whatever their user agents are.

@@ -41,7 +41,6 @@ impl Forwarded {
     }
 
     /// Adds an address on the right, as a proxy does.
-    #[cfg(feature = "log")]
     pub(crate) fn append(&self, headers: &mut HeaderMap, address: IpAddr) {
         let entry = match (self.syntax, address) {
             (Syntax::Addresses, address) => address.to_string(),

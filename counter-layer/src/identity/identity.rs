@@ -2,8 +2,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use counter_core::Recorder;
-#[cfg(feature = "limit")]
-use counter_core::Secret;
 use counter_core::visitor::{Salt, SaltError, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
@@ -36,8 +34,8 @@ use crate::closure::Closure;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Identity {
-    source: Source,
-    key: Option<VisitorKey>,
+    pub(super) source: Source,
+    pub(super) key: Option<VisitorKey>,
 }
 
 /// An identity read by a closure; it holds for one salt epoch unless it is declared [stable](Self::stable).
@@ -60,7 +58,7 @@ pub enum IdentityError {
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     Nobody,
     Address(Address),
     Cookie(Arc<str>),
@@ -84,7 +82,7 @@ pub(crate) enum Reads<'a> {
 
 /// An identity together with the salt or key that its hash uses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Visitors(Option<(Source, Salt)>);
+pub(crate) struct Visitors(pub(super) Option<(Source, Salt)>);
 
 impl Identity {
     /// Identifies visitors by the address of the connection and the user agent; the default.
@@ -163,13 +161,7 @@ impl Identity {
         self
     }
 
-    #[cfg(feature = "limit")]
-    pub(crate) const fn has_a_key(&self) -> bool {
-        self.key.is_some()
-    }
-
     /// Returns `true` if it hashes under a salt that changes with every epoch.
-    #[cfg(feature = "log")]
     pub(crate) const fn rotates(&self) -> bool {
         let stable = match &self.source {
             Source::Closure(closure) => closure.stable,
@@ -206,24 +198,10 @@ impl Identity {
         };
         Ok(Visitors(Some((source, salt))))
     }
-
-    /// Joins the identity with a secret, for a limit.
-    #[cfg(feature = "limit")]
-    pub(crate) fn limited_by(self, secret: &Secret) -> Result<Visitors, IdentityError> {
-        self.source.check()?;
-        let salt = Salt::from(self.key.unwrap_or_else(|| secret.key("limit")));
-        let source = match self.source {
-            Source::Nobody => return Ok(Visitors(None)),
-            Source::Address(address) => Source::Address(address.limited()),
-            Source::Issued(cookie) => Source::Issued(cookie.signed(secret)),
-            source => source,
-        };
-        Ok(Visitors(Some((source, salt))))
-    }
 }
 
 impl Source {
-    fn check(&self) -> Result<(), IdentityError> {
+    pub(super) fn check(&self) -> Result<(), IdentityError> {
         match self {
             Self::Cookie(name) if !cookie::is_name(name) => {
                 Err(IdentityError::CookieName((**name).to_owned()))

@@ -4,30 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-#[cfg(feature = "log")]
-use counter_core::visitor::VisitorKey;
-#[cfg(feature = "log")]
-use counter_core::visits::Hit;
 use counter_core::visits::{Agent, Bin, PageView, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
-#[cfg(feature = "log")]
-use http::Method;
 
 use super::extra::{Confirmation, Extra, Spare};
-use super::facet::FACETS;
-#[cfg(feature = "log")]
-use super::measures::Measures;
-use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::seen::{MOST_OTHERS, Seen};
+use super::settings::facet::FACETS;
+use super::settings::page::{Page, Pages};
+use super::settings::setup::Setup;
 use super::settings::{Fallback, Settings};
-#[cfg(feature = "log")]
-use super::setup::Setup;
 use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::caught;
-#[cfg(feature = "log")]
-use crate::identity::Reads;
 use crate::identity::{Marked, RequestHead, Visitors};
 use crate::label::Noted;
 use crate::request::{self, Route, is_private};
@@ -357,79 +346,16 @@ impl Counting {
         self.recorder.page_view(view);
     }
 
-    /// Leaves out what the service of a layer does and a log does not.
-    #[cfg(feature = "log")]
-    pub(crate) fn of_a_log(mut self) -> Self {
-        // What it does would be done once more whenever a log is read.
+    /// Removes what must not happen for requests that another server has answered: actions and hints.
+    pub(super) fn without_side_effects(mut self) -> Self {
         self.settings.on_count = None;
         self.notes = self.settings.notes();
-        // What a log does not tell is no sign of how the layer is set up.
         self.settings.setup = Arc::new(Setup::over());
         self
     }
 
-    /// Decides about a request without recording it: its hits are put into `hits`. Returns how many of them, from the
-    /// first on, are those that are measured.
-    ///
-    /// A cookie that would be issued is one that the client never got, and so no visitor.
-    #[cfg(feature = "log")]
-    pub(crate) fn decide(
-        &self,
-        head: &RequestHead<'_>,
-        at: Timestamp,
-        outcome: Outcome,
-        hits: &mut Vec<Hit>,
-    ) -> Result<(Agent, usize), Skip> {
-        let mut extra = None;
-        let mut seen = self.look(head, Some(at), &mut extra)?;
-        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
-            seen.register = None;
-        }
-        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
-        if *head.method == Method::POST && self.counts_by_method(head) {
-            match self.recorder.find_counter(head.uri.path()) {
-                Some(known) => seen.move_to(known),
-                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
-                None => {}
-            }
-        }
-        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
-        if !self.wants(outcome) {
-            return Err(Skip::Outcome);
-        }
-        hits.clear();
-        let (own_hits, own) = seen.hits(self.hits);
-        hits.extend_from_slice(&own_hits[..own]);
-        if self.settings.has_others() {
-            let mut others = [self.hits; MOST_OTHERS];
-            let others = seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut others);
-            hits.extend(others.iter().map(|counter| own_hits[0].register(None).on(*counter)));
-            extra.into_iter().for_each(|extra| self.spare.put(extra));
-        }
-        Ok((seen.agent, own))
-    }
-
-    /// Returns the measures of a request of which a log tells how it ended.
-    #[cfg(feature = "log")]
-    pub(crate) fn logged(&self) -> Option<Measures> {
-        self.settings.measures.filter(|_| !self.settings.count_on_request)
-    }
-
-    /// Returns whether visitors are told apart under the salt of an epoch.
-    #[cfg(feature = "log")]
-    pub(crate) const fn needs_key(&self) -> bool {
-        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
-    }
-
-    /// Tells visitors apart by this key from now on.
-    #[cfg(feature = "log")]
-    pub(crate) fn use_key(&mut self, key: VisitorKey) {
-        let identity = self.settings.identity.clone().key(key);
-        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
-    }
-
     /// Without an answer of the closure it is as if there was none.
-    fn wants(&self, outcome: Outcome) -> bool {
+    pub(super) fn wants(&self, outcome: Outcome) -> bool {
         let asked =
             self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
         asked.unwrap_or(true)
@@ -446,7 +372,7 @@ impl Counting {
 }
 
 /// The values of labels that were noted of a request.
-fn noted(extra: Option<&Extra>) -> Option<&Noted> {
+pub(super) fn noted(extra: Option<&Extra>) -> Option<&Noted> {
     extra.map(|extra| &extra.labels)
 }
 

@@ -14,7 +14,7 @@ pin_project! {
     pub struct ResponseFuture<F: Future> {
         #[pin]
         inner: F,
-        guard: Guard,
+        pub(crate) guard: Guard,
         // What waits for the store to have its hit; few do, and all others are moved without the room for it.
         waiting: Option<Box<F::Output>>,
     }
@@ -23,11 +23,6 @@ pin_project! {
 impl<F: Future> ResponseFuture<F> {
     pub(crate) const fn new(inner: F, guard: Guard) -> Self {
         Self { inner, guard, waiting: None }
-    }
-
-    #[cfg(feature = "body")]
-    pub(crate) const fn guard(&self) -> &Guard {
-        &self.guard
     }
 }
 

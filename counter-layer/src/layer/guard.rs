@@ -1,3 +1,6 @@
+#[cfg(feature = "body")]
+pub(super) mod open_body;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -7,11 +10,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::counting::Counting;
 use super::extra::{Confirmation, Extra, NewCall};
-#[cfg(feature = "body")]
-use super::measures::content_length;
 use super::measures::{Bins, Measuring};
-#[cfg(feature = "body")]
-use super::open_body::OpenBody;
 use super::seen::Seen;
 use crate::Outcome;
 use crate::classify::is_served;
@@ -113,28 +112,6 @@ impl Guard {
         if !has_counted {
             self.measuring = None;
         }
-    }
-
-    /// Returns what measures the body of a response whose request has counted, if that is wanted.
-    #[cfg(feature = "body")]
-    pub(crate) fn open_body<B: http_body::Body>(&self, response: &Response<B>) -> Option<OpenBody> {
-        let (measures, measuring) = self.counting.settings.measures.zip(self.measuring)?;
-        let seen = self.seen.as_ref().ok()?;
-        let has_body = measures.watches_body(measuring, response)? && !response.body().is_end_stream();
-        let open = OpenBody {
-            counting: Arc::clone(&self.counting),
-            seen: *seen,
-            measuring,
-            bytes: 0,
-            expected: None,
-            has_grpc: measures.has_grpc(response.headers()),
-        };
-        if !has_body {
-            open.end(None);
-            return None;
-        }
-        let expected = response.body().size_hint().exact().or_else(|| content_length(response.headers()));
-        Some(OpenBody { expected, ..open })
     }
 
     /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.

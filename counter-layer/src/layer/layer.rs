@@ -7,11 +7,11 @@ use tower_layer::Layer;
 
 use super::counting::Counting;
 use super::extra::Spare;
-use super::facet::Facets;
 use super::measures::Measures;
-use super::page::Pages;
 use super::route::KnownRoute;
 use super::settings::Settings;
+use super::settings::facet::Facets;
+use super::settings::page::Pages;
 use super::visit::Then;
 use super::{AccessCounter, Delivery, Facet, Outcome, Visit};
 use crate::closure::Closure;
@@ -50,7 +50,7 @@ pub struct AccessCounterLayer {
     recorder: Recorder,
     /// Registered before any other counter, so that none can take its slot.
     hits: Counter,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl AccessCounterLayer {
@@ -341,13 +341,6 @@ impl AccessCounterLayer {
         let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
         self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
-    }
-
-    #[cfg(feature = "body")]
-    pub(crate) fn look_through_bodies(&mut self) {
-        if let Some(measures) = &mut self.settings.measures {
-            measures.bodies = true;
-        }
     }
 
     pub(crate) fn counting(&self) -> Counting {

@@ -1,12 +1,13 @@
+#[cfg(feature = "body")]
+mod body;
+
 use std::num::NonZeroU64;
-#[cfg(any(feature = "body", feature = "log"))]
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 
+use counter_core::Timestamp;
 use counter_core::visits::{Bin, Measure};
-#[cfg(feature = "body")]
-use http::Response;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
@@ -44,13 +45,19 @@ const HEAD: u64 = 2;
 /// A successful response is the beginning of a tunnel.
 const CONNECT: u64 = 4;
 
-/// The quantities of a request that a log tells, where it does.
-#[cfg(feature = "log")]
+/// The facts about the end of a request, as far as a log contains them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Logged {
-    pub(crate) time: Option<Duration>,
-    pub(crate) body: Option<Duration>,
-    pub(crate) size: Option<u64>,
+pub struct Logged {
+    /// The instant at which the request counts.
+    pub at: Timestamp,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The time to the head of the response.
+    pub time: Option<Duration>,
+    /// The time to the end of the response.
+    pub body: Option<Duration>,
+    /// The bytes of the body.
+    pub size: Option<u64>,
 }
 
 /// The bins of a request, at most one of each measure.
@@ -138,37 +145,6 @@ impl Measures {
         }
     }
 
-    /// Returns whether a status of gRPC was found in the head of a response.
-    #[cfg(feature = "body")]
-    pub(crate) fn has_grpc(&self, head: &HeaderMap) -> bool {
-        self.grpc && grpc_status(head).is_some()
-    }
-
-    /// Returns whether the end of this response's body is to be measured, and whether there is a body at all; `None` for
-    /// streams, upgrades and tunnels, whose end says little.
-    #[cfg(feature = "body")]
-    pub(crate) fn watches_body<B>(&self, measuring: Measuring, response: &Response<B>) -> Option<bool> {
-        let (status, headers) = (response.status(), response.headers());
-        let watches = self.bodies && !measuring.is_open_ended(status, headers);
-        watches.then(|| !measuring.has_no_body(status))
-    }
-
-    /// Returns the bins of a response whose body has ended now.
-    #[cfg(feature = "body")]
-    pub(crate) fn body_ended(&self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
-        let mut bins = Bins::none();
-        if self.body {
-            bins.push(Bin::body(Duration::from_nanos(self.took(measuring))));
-        }
-        if self.size {
-            bins.push(Bin::size(bytes));
-        }
-        if let Some(trailers) = trailers {
-            self.look_for_grpc(trailers, &mut bins);
-        }
-        bins
-    }
-
     /// Returns the nanoseconds since the beginning of a request.
     #[inline]
     fn took(&self, measuring: Measuring) -> u64 {
@@ -176,10 +152,9 @@ impl Measures {
     }
 
     /// Returns the bins of a request, as far as a log tells of it.
-    #[cfg(feature = "log")]
-    pub(crate) fn logged(&self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
-        let mut bins = self.ended(outcome);
-        let Outcome::Answered(status) = outcome else { return bins };
+    pub(crate) fn logged(&self, method: &Method, logged: &Logged) -> Bins {
+        let mut bins = self.ended(logged.outcome);
+        let Outcome::Answered(status) = logged.outcome else { return bins };
         let measuring = self.begin(method);
         if !measuring.is_tunnel(status) {
             let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };

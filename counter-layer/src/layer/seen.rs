@@ -1,13 +1,12 @@
 use std::num::NonZeroU32;
 
 use counter_core::sketch::Register;
-#[cfg(any(feature = "body", feature = "log"))]
 use counter_core::visits::Hit;
 use counter_core::visits::{Agent, PageView};
 use counter_core::{Counter, Timestamp};
 
-use super::facet::FACETS;
 use super::settings::Settings;
+use super::settings::facet::FACETS;
 use crate::Outcome;
 use crate::label::{LABELS, Noted};
 
@@ -38,7 +37,6 @@ impl Seen {
     }
 
     /// Returns the hits of everything and of the page, and how many of them there are.
-    #[cfg(any(feature = "body", feature = "log"))]
     pub(super) fn hits(&self, everything: Counter) -> ([Hit; 2], usize) {
         let hit = self.view(everything).hit;
         (self.page.map_or([hit; 2], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))

@@ -1,20 +1,27 @@
+//! The settings of a layer.
+
+pub(super) mod delivery;
+pub(super) mod facet;
+pub(super) mod page;
+pub(super) mod setup;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use counter_core::Counter;
 use counter_core::visits::Agent;
 
-use super::delivery::Delivery;
-use super::facet::Facets;
 use super::measures::Measures;
 use super::outcome::Outcome;
-use super::page::Pages;
-use super::setup::Setup;
 use super::visit::OnCount;
 use crate::classify::UserAgents;
 use crate::closure::Closure;
 use crate::identity::{Identity, RequestHead};
 use crate::label::Labels;
+use delivery::Delivery;
+use facet::Facets;
+use page::Pages;
+use setup::Setup;
 
 /// The settings of a layer that are no more than values: all services of the layer share them.
 #[derive(Clone, Default)]

@@ -8,36 +8,15 @@ use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 
 /// Builds [`Rules`]; the order of the calls does not matter.
 ///
-/// With the feature `serde` it can be read from configuration, where all fields have a default except the
-/// counter and the patterns of a rule:
-///
-/// ```
-/// # #[cfg(feature = "serde")] {
-/// let rules: counter_layer::RulesBuilder = serde_json::from_str(r#"{
-///     "exclude": ["/healthz"],
-///     "exclude_prefetch": true,
-///     "rules": [
-///         {"counter": "articles", "patterns": ["/articles/{id}"], "methods": ["GET"]},
-///         {"counter": "api", "patterns": ["/api/*"], "weight": 10, "visitors": false}
-///     ],
-///     "by_matched_path": true,
-///     "default_counter": "pages"
-/// }"#)?;
-/// let rules = rules.build()?;
-/// assert_eq!(rules.counters().collect::<Vec<_>>(), ["articles", "api", "pages"]);
-/// # }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// With the feature `serde` it can be read from configuration: see its implementation of `Deserialize`.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields, default))]
 #[must_use]
 pub struct RulesBuilder {
-    exclude: Vec<String>,
-    exclude_prefetch: bool,
-    rules: Vec<Rule>,
-    by_matched_path: bool,
-    #[cfg_attr(feature = "serde", serde(alias = "otherwise"))]
-    default_counter: Option<String>,
+    pub(super) exclude: Vec<String>,
+    pub(super) exclude_prefetch: bool,
+    pub(super) rules: Vec<Rule>,
+    pub(super) by_matched_path: bool,
+    pub(super) default_counter: Option<String>,
 }
 
 impl RulesBuilder {

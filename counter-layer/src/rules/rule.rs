@@ -6,16 +6,12 @@ use http::Method;
 ///
 /// See [`Rules`](crate::Rules) for what a pattern is.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
 #[must_use]
 pub struct Rule {
     pub(super) counter: String,
     pub(super) patterns: Vec<String>,
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "methods"))]
     pub(super) methods: Vec<Method>,
-    #[cfg_attr(feature = "serde", serde(default = "once"))]
     pub(super) weight: NonZeroU32,
-    #[cfg_attr(feature = "serde", serde(default = "counted"))]
     pub(super) visitors: bool,
 }
 
@@ -64,21 +60,4 @@ impl Rule {
     pub(super) fn names(&self, method: &Method) -> bool {
         self.methods.contains(method)
     }
-}
-
-#[cfg(feature = "serde")]
-const fn once() -> NonZeroU32 {
-    NonZeroU32::MIN
-}
-
-#[cfg(feature = "serde")]
-const fn counted() -> bool {
-    true
-}
-
-#[cfg(feature = "serde")]
-fn methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D::Error> {
-    let names: Vec<String> = serde::Deserialize::deserialize(deserializer)?;
-    let method = |name: String| Method::from_bytes(name.as_bytes()).map_err(serde::de::Error::custom);
-    names.into_iter().map(method).collect()
 }

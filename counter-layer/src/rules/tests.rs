@@ -221,29 +221,3 @@ fn what_makes_no_rule_is_an_error_that_names_it() {
         assert!(error.starts_with(words), "{error}");
     }
 }
-
-#[cfg(feature = "serde")]
-#[test]
-fn configuration_excludes_prefetches_where_it_says_so() {
-    for (text, excludes) in [("{}", false), (r#"{"exclude_prefetch": true}"#, true)] {
-        let rules = serde_json::from_str::<RulesBuilder>(text).expect("a configuration").build();
-        assert_eq!(rules.expect("no pattern").excludes_prefetch(), excludes, "{text}");
-    }
-}
-
-#[cfg(feature = "serde")]
-#[test]
-fn configuration_with_an_unknown_word_is_refused() {
-    let read = serde_json::from_str::<RulesBuilder>;
-    assert!(read("{}").is_ok());
-    assert!(read(r#"{"rules": [{"counter": "a", "patterns": ["/a"], "methods": ["GET"]}]}"#).is_ok());
-    for text in [
-        r#"{"excludes": []}"#,
-        r#"{"rules": [{"counter": "a"}]}"#,
-        r#"{"rules": [{"counter": "a", "patterns": ["/a"], "method": "GET"}]}"#,
-        r#"{"rules": [{"counter": "a", "patterns": ["/a"], "methods": ["G T"]}]}"#,
-        r#"{"rules": [{"counter": "a", "patterns": ["/a"], "weight": 0}]}"#,
-    ] {
-        assert!(read(text).is_err(), "{text}");
-    }
-}

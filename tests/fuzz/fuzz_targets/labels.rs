@@ -10,8 +10,8 @@ use std::net::IpAddr;
 
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::log::{Decision, LogCounter, Parser};
 use counter_layer::{AccessCounterLayer, Label};
+use counter_log::{Decision, LogCounter, Parser};
 use libfuzzer_sys::fuzz_target;
 
 /// Each of them with the header that it is in, but for the query.
@@ -125,7 +125,7 @@ fn site() -> Site {
     let layer = AccessCounterLayer::new(counters.recorder()).labels(labels).expect("few of them");
     Site {
         recorder: counters.recorder(),
-        counter: layer.log_counter(),
+        counter: LogCounter::new(&layer),
         parser: Parser::new(LOG.parse().expect("a pattern")),
     }
 }

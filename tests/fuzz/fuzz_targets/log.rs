@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::log::{Format, Lines, LogCounter, Parser};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules};
+use counter_log::{Format, Lines, LogCounter, Parser};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -46,7 +46,7 @@ fn read(counter: &mut LogCounter, input: &[u8]) {
 }
 
 /// Everything that a line says, and what is decided about it.
-fn seen(counter: &mut LogCounter, line: &counter_layer::log::Line<'_>) -> String {
+fn seen(counter: &mut LogCounter, line: &counter_log::Line<'_>) -> String {
     let headers: Vec<_> = line.headers().collect();
     let decision = counter.decide(line, VisitorKey::new([7; 16]));
     format!("{line:?} {:?} {:?} {:?} {headers:?} {decision:?}", line.method, line.target, line.peer)
@@ -61,5 +61,5 @@ fn counter() -> LogCounter {
         .facets([Facet::Status, Facet::Method, Facet::Agent])
         .identity(identity)
         .expect("days are fine");
-    layer.log_counter().behind(Forwarded::X_FORWARDED_FOR, [10, 0, 0, 1].into())
+    LogCounter::new(&layer).behind(Forwarded::X_FORWARDED_FOR, [10, 0, 0, 1].into())
 }

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::log::{Decision, LogCounter};
-use counter_layer::record::Record;
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
+use counter_log::record::Record;
+use counter_log::{Decision, LogCounter};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -53,5 +53,5 @@ fn counter() -> (Recorder, LogCounter) {
         Facet::Method,
         Facet::Agent,
     ]);
-    (counters.recorder(), layer.log_counter())
+    (counters.recorder(), LogCounter::new(&layer))
 }

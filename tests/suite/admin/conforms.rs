@@ -11,6 +11,7 @@ use counter_core::archive::Archive;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
+use counter_log::LogCounter;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -24,7 +25,8 @@ pub(crate) async fn description() -> Value {
     let counters = counters.build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
     let notes = Notes::new(MemoryStore::new());
-    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
+    let options =
+        Options::new().hits(counters.sources(), LogCounter::new(&layer)).archive(archive).notes(notes);
     let options = options.alerts(Alerts::new(MemoryStore::new(), []));
     let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);

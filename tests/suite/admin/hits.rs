@@ -15,6 +15,7 @@ use counter_core::stores::Shards;
 use counter_core::visits::{Read, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
+use counter_log::LogCounter;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{Full, Limited};
 use serde_json::{Value, json};
@@ -148,7 +149,7 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
     let layer = AccessCounterLayer::new(counters.recorder())
         .rules(rules.expect("good rules"))
         .count_if(|outcome| outcome != Outcome::Answered(StatusCode::INTERNAL_SERVER_ERROR));
-    let options = Options::new().hits(counters.sources(), layer.log_counter());
+    let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let at = Timestamp::now().as_unix();
@@ -184,7 +185,7 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops);
         let layer = AccessCounterLayer::new(counters.recorder()).identity(client).expect("a good identity");
-        let options = Options::new().hits(counters.sources(), layer.log_counter());
+        let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
         let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
         let router = Router::new().route("/", get(async || "")).layer(layer).nest("/admin/stats", admin);
         let mut counters = counters;

@@ -14,6 +14,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::AccessCounterLayer;
+use counter_log::LogCounter;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -64,7 +65,7 @@ impl Site {
         // A listener that is to hear of everything need not come again for that.
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending());
-        let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
+        let options = endless.hits(counters.sources(), LogCounter::new(&layer)).archive(archive).notes(notes);
         let options = options.alerts(Alerts::new(MemoryStore::new(), []));
         let admin = counter_admin::router_with(counters.stats(), access, options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }

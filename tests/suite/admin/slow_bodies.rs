@@ -9,6 +9,7 @@ use counter_admin::{Access, Options};
 use counter_alert::note::Notes;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
+use counter_log::LogCounter;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use tests::http::{get, post};
@@ -30,7 +31,7 @@ fn router() -> Router {
     let store = MemoryStore::new();
     let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
-    let options = Options::new().hits(counters.sources(), layer.log_counter()).notes(Notes::new(store));
+    let options = Options::new().hits(counters.sources(), LogCounter::new(&layer)).notes(Notes::new(store));
     let access = Access::bearer(TOKEN).expect("a token").may_record().may_note();
     counter_admin::router_with(counters.stats(), access, options)
 }

@@ -10,6 +10,7 @@ use axum::body::Body;
 use counter_admin::{Access, Options};
 use counter_core::{Counters, Timestamp};
 use counter_layer::AccessCounterLayer;
+use counter_log::LogCounter;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -63,7 +64,7 @@ impl Requests {
 async fn instance(url: &str) -> Router {
     let counters = Counters::builder(store(url).await).build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
-    let options = Options::new().hits(counters.sources(), layer.log_counter());
+    let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     counter_admin::router_with(counters.stats(), Access::open().may_record(), options)
 }
 

@@ -18,8 +18,8 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::body::MeasureBodiesLayer;
-use counter_layer::log::{Decision, Format, Parser};
 use counter_layer::{AccessCounterLayer, Rules};
+use counter_log::{Decision, Format, LogCounter, Parser};
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
@@ -354,7 +354,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_eithe
 async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let mut counters = counters();
     let sized = plain(&counters);
-    let mut log_counter = sized.log_counter();
+    let mut log_counter = LogCounter::new(&sized);
     let site = Router::new()
         .route("/text", get(async || "123456789"))
         .route("/large", get(async || "x".repeat(300_000)))

@@ -14,9 +14,9 @@ use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::log::{Decision, Format, Parser};
-use counter_layer::record::Record;
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
+use counter_log::record::Record;
+use counter_log::{Decision, Format, LogCounter, Parser};
 use http::{Method, Request, Response, StatusCode, header};
 use tokio::time::sleep;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -236,7 +236,7 @@ async fn a_line_and_a_record_have_the_bins_of_what_they_tell() {
     let of_line = |format: Format, line: &str| {
         let mut parser = Parser::new(format);
         let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
-        bins(layer.log_counter().decide(&line, key))
+        bins(LogCounter::new(&layer).decide(&line, key))
     };
     let clf =
         |method, rest| format!("192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"{method} / HTTP/1.1\" {rest}");
@@ -255,7 +255,7 @@ async fn a_line_and_a_record_have_the_bins_of_what_they_tell() {
 
     let of_record = |record: &str| {
         let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
-        bins(request.decide(&mut layer.log_counter(), key))
+        bins(request.decide(&mut LogCounter::new(&layer), key))
     };
     let head = Bin::time(Duration::from_millis(3));
     let record = r#"{"path":"/","at":1,"time":0.003,"body":0.005,"size":512}"#;

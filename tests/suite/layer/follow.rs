@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use counter_layer::log::{Fingerprint, Follower};
+use counter_log::{Fingerprint, Follower};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

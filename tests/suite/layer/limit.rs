@@ -1,9 +1,10 @@
 //! The layer that limits: what passes, what is answered, and what happens without its store.
 
+mod acquiring;
 mod store;
 
 use std::convert::Infallible;
-use std::future::{pending, ready};
+use std::future::ready;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,10 +12,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
-use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
-use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
+use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
+use counter_core::{Counters, MemoryStore, Recorder, Secret, Timestamp};
 use counter_layer::{
     AccessCounterLayer, Facet, Forwarded, Identity, LimitKey, OnStoreError, Refusal, WindowLimitLayer,
 };
@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{BROWSER, counted, store};
+use acquiring::silent;
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -235,28 +236,6 @@ async fn of_four_instances_together_exactly_the_limit_passes() {
     assert_eq!((of(200), of(429)), (100, 220));
 }
 
-/// A store that never answers.
-#[derive(Clone, Debug)]
-struct Silent;
-
-impl WindowStore for Silent {
-    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
-        Box::pin(async move { pending().await })
-    }
-
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
-        Box::pin(async move { pending().await })
-    }
-
-    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
-        Box::pin(async move { pending().await })
-    }
-
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
-        Box::pin(async move { pending().await })
-    }
-}
-
 #[tokio::test]
 async fn refusals_inside_of_the_counter_are_counted() {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
@@ -457,7 +436,7 @@ async fn a_refusal_says_its_problem_where_it_is_asked_to() {
     assert_eq!(problem["violated-policies"], serde_json::json!(["a \"b\""]));
     assert_eq!(problem["status"], 429);
 
-    let limit = WindowLimitLayer::new(self::hours(Silent), 1, everybody(), OnStoreError::Deny);
+    let limit = WindowLimitLayer::new(self::hours(silent()), 1, everybody(), OnStoreError::Deny);
     let limit = limit.timeout(Duration::from_millis(5)).problem_details();
     let site: Router = Router::new().fallback(async || "here").layer(limit);
     let away = site.oneshot(request("/")).await.expect("it answers");
@@ -502,7 +481,7 @@ async fn a_body_without_a_default_has_refusals_of_its_owner() {
     assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
     assert_eq!(refused.into_body(), Page::Refused("pages".to_owned()));
 
-    let limit = WindowLimitLayer::new(hours(Silent), 1, everybody(), OnStoreError::Deny);
+    let limit = WindowLimitLayer::new(hours(silent()), 1, everybody(), OnStoreError::Deny);
     let limit = limit.timeout(Duration::from_millis(5)).refusal(Polite);
     assert_eq!(visit(&limit).await.into_body(), Page::Away);
 }

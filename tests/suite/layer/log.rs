@@ -11,8 +11,8 @@ use std::process::Command;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measure, Requests};
 use counter_core::{Builder, Counters, MemoryStore, Timestamp};
-use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Label, Outcome, Rule, Rules};
+use counter_log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -255,7 +255,7 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
     for number in 0..layers(&new(), None).len() {
         let (mut served, mut read) = (new(), new());
         let service = layers(&served, Some(KEY)).swap_remove(number);
-        let mut counter = layers(&read, None).swap_remove(number).log_counter();
+        let mut counter = LogCounter::new(&layers(&read, None).swap_remove(number));
         let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
         let at = Timestamp::now();
         for exchange in &exchanges {
@@ -295,7 +295,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
     let mut readers = Vec::new();
     for _ in 0..2 {
         let counters = measured(Counters::builder(store(&server.url()).await));
-        let counter = layers(&counters, Some(KEY)).swap_remove(3).log_counter();
+        let counter = LogCounter::new(&layers(&counters, Some(KEY)).swap_remove(3));
         let format = Format::pattern(PATTERN).expect("a pattern");
         readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path), counters));
     }
@@ -340,7 +340,7 @@ async fn the_visitors_of_a_log_are_those_of_the_service() {
     let log: Vec<u8> =
         exchanges.iter().flat_map(|exchange| [&exchange.line(at)[..], b"\n"].concat()).collect();
     let format = Format::pattern(PATTERN).expect("a pattern");
-    let mut import = Import::new(counters.sources(), format, layer.log_counter());
+    let mut import = Import::new(counters.sources(), format, LogCounter::new(&layer));
     let open =
         |position: u64| Ok(Some(Lines::new(&log[usize::try_from(position).expect("short")..], position)));
     import.count("access.log".parse().expect("a name"), open).await.expect("memory takes all");
@@ -352,7 +352,7 @@ async fn the_visitors_of_a_log_are_those_of_the_service() {
 #[test]
 fn a_line_allocates_nothing() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+    let mut counter = LogCounter::new(&layers(&counters, None).swap_remove(2));
     let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
     let lines: Vec<_> = exchanges(300).iter().map(|exchange| exchange.line(Timestamp::now())).collect();
     // A path that is not in normal form is written anew by the rules.
@@ -406,7 +406,7 @@ proptest! {
     ) {
         let format: Format = format.parse().expect("a format");
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-        let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+        let mut counter = LogCounter::new(&layers(&counters, None).swap_remove(2));
         let mut read = 0;
         let taken = allocation_counter::measure(|| read = read_all(&log[..], &format, &mut counter));
         prop_assert_eq!(read, log.len() as u64);
@@ -423,7 +423,7 @@ fn a_compressed_log_is_never_in_memory_as_a_whole() {
     File::create(&path).and_then(|file| file.set_len(SIZE)).expect("room on the disk");
     assert!(Command::new("gzip").arg("-1").arg(&path).status().expect("gzip").success());
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+    let mut counter = LogCounter::new(&layers(&counters, None).swap_remove(2));
     let mut read = 0;
     let taken = allocation_counter::measure(|| {
         let found = Follower::new(&path).poll().expect("the folder is there");

@@ -12,8 +12,8 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use counter_core::{Counters, RedisStore, Timestamp};
-use counter_layer::log::{Format, Import, Lines, LogCounter};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
+use counter_log::{Format, Import, Lines, LogCounter};
 use http::{HeaderMap, Method, StatusCode};
 use tests::{LIMIT, Nginx, RedisServer, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -526,10 +526,10 @@ async fn what_a_server_counts_and_what_its_logs_count_are_equal_keys_and_values(
     let logs = stack.serve_all(&requests).await;
 
     let of_the_site = logs.iter().map(|logs| &logs.of_the_site);
-    assert_eq!(stack.import("site:", of_the_site, AccessCounterLayer::log_counter).await, 0);
+    assert_eq!(stack.import("site:", of_the_site, LogCounter::new).await, 0);
     let of_nginx = logs.iter().map(|logs| &logs.of_nginx);
     let behind = |layer: &AccessCounterLayer| {
-        layer.log_counter().behind(Forwarded::X_FORWARDED_FOR, Ipv4Addr::LOCALHOST.into())
+        LogCounter::new(layer).behind(Forwarded::X_FORWARDED_FOR, Ipv4Addr::LOCALHOST.into())
     };
     assert_eq!(stack.import("nginx:", of_nginx, behind).await, refused);
 

@@ -194,8 +194,8 @@ impl Page {
 
     /// Writes the records of producers that were malformed, by reason.
     #[cfg(feature = "hits")]
-    fn malformed(&mut self, records: &counter_layer::log::MalformedLines) {
-        use counter_layer::log::Malformed;
+    fn malformed(&mut self, records: &counter_log::MalformedLines) {
+        use counter_log::Malformed;
 
         let values = Malformed::ALL.map(|reason| (reason.name(), records.of(reason)));
         let help = "Records sent to api/hits that could not be read, by reason";

@@ -2,8 +2,8 @@
 
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::log::{Decision, Format, LogCounter, Parser};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Rule, Rules};
+use counter_log::{Decision, Format, LogCounter, Parser};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
@@ -36,7 +36,7 @@ fn counter(counters: &Counters) -> LogCounter {
         Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).exclude("/static/*");
     let layer = AccessCounterLayer::new(counters.recorder()).rules(rules.build().expect("rules"));
     let identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
-    layer.identity(identity).expect("days are fine").log_counter()
+    LogCounter::new(&layer.identity(identity).expect("days are fine"))
 }
 
 fn format(name: &str) -> Format {

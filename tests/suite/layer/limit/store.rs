@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use counter_core::stores::{Answer, BoxFuture};
-use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
-use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
+use counter_core::stores::Answer;
+use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowStore};
+use counter_core::{Error, ErrorKind, Timestamp};
 use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
 use http::{Request, Response, StatusCode};
 use tests::{FaultProxy, RedisCluster, RedisServer, until};
@@ -17,7 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{LIMIT, Silent, assert_half_an_hour, everybody, hours, request, told};
+use super::acquiring::{Acquiring, silent};
+use super::{LIMIT, assert_half_an_hour, everybody, hours, request, told};
 use crate::stores::without_scripts;
 use crate::support::store;
 
@@ -50,7 +52,7 @@ async fn a_limit_without_its_store_allows_or_denies_until_the_store_returns() {
 async fn a_request_to_a_silent_store_waits_for_one_timeout() {
     for (away, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
         let timeout = Duration::from_millis(70);
-        let limit = WindowLimitLayer::new(hours(Silent), 1000, everybody(), away).timeout(timeout);
+        let limit = WindowLimitLayer::new(hours(silent()), 1000, everybody(), away).timeout(timeout);
         let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
         let began = Instant::now();
         let response = service.oneshot(Request::new(())).await.expect("it answers");
@@ -151,40 +153,16 @@ async fn a_node_that_lacks_its_replicas_delays_no_request_to_another_node() {
     until("others are answered while the node refuses", LIMIT, are_quick).await;
 }
 
-/// A store that panics, immediately or when it is awaited.
-#[derive(Clone, Debug)]
-struct Panicking {
-    is_immediate: bool,
-}
-
-impl WindowStore for Panicking {
-    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
-        unreachable!("a limit adds within a limit")
-    }
-
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
-        unreachable!("a limit adds within a limit")
-    }
-
-    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
-        assert!(!self.is_immediate, "a store of the application");
-        Box::pin(async { panic!("a store of the application") })
-    }
-
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
-        unreachable!("a limit adds within a limit")
-    }
-
-    fn is_immediate(&self) -> bool {
-        self.is_immediate
-    }
-}
-
 #[tokio::test]
 async fn a_store_that_panics_is_treated_as_one_that_fails() {
     for is_immediate in [true, false] {
         for (on_error, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
-            let limit = WindowLimitLayer::new(hours(Panicking { is_immediate }), 1, everybody(), on_error);
+            let add_within = move |_: &Addition, _| -> Answer<'static, Acquired> {
+                assert!(!is_immediate, "a store of the application");
+                Box::pin(async { panic!("a store of the application") })
+            };
+            let store = Acquiring { is_immediate, add_within };
+            let limit = WindowLimitLayer::new(hours(store), 1, everybody(), on_error);
             let service =
                 limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
             let response = service.oneshot(Request::new(())).await.expect("it answers");
@@ -193,55 +171,31 @@ async fn a_store_that_panics_is_treated_as_one_that_fails() {
     }
 }
 
-/// A store with a clock of its own.
-#[derive(Clone, Debug)]
-struct Apart {
-    start: (Timestamp, Instant),
-    counts: Arc<Mutex<HashMap<Timestamp, u64>>>,
-}
-
-impl Apart {
-    fn now(&self) -> Timestamp {
-        let (start, since) = self.start;
-        start.plus(since.elapsed().as_secs())
-    }
-}
-
-impl WindowStore for Apart {
-    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
-        unreachable!("a limit adds within a limit")
-    }
-
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
-        unreachable!("a limit adds within a limit")
-    }
-
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
-        Box::pin(async move {
-            let now = self.now();
-            if !addition.key.open.contains(&now) {
-                return Err(Error::new(ErrorKind::WindowClosed { now }));
-            }
-            let mut counts = self.counts.lock().expect("no panic");
-            let count = counts.entry(addition.key.start).or_default();
-            let is_added = *count + addition.amount <= limit;
-            *count += if is_added { addition.amount } else { 0 };
-            Ok(Acquired { is_added, count: *count, now })
-        })
-    }
-
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
-        unreachable!("a limit adds within a limit")
-    }
+/// Creates a store with its own clock, which shows this time now.
+fn store_with_clock(start: Timestamp) -> impl WindowStore + Clone {
+    let began = Instant::now();
+    let counts: Arc<Mutex<HashMap<Timestamp, u64>>> = Arc::default();
+    let add_within = move |addition: &Addition, limit: u64| -> Answer<'static, Acquired> {
+        let now = start.plus(began.elapsed().as_secs());
+        if !addition.key.open.contains(&now) {
+            return Box::pin(ready(Err(Error::new(ErrorKind::WindowClosed { now }))));
+        }
+        let mut counts = counts.lock().expect("no panic");
+        let count = counts.entry(addition.key.start).or_default();
+        let is_added = *count + addition.amount <= limit;
+        *count += if is_added { addition.amount } else { 0 };
+        Box::pin(ready(Ok(Acquired { is_added, count: *count, now })))
+    };
+    Acquiring { is_immediate: false, add_within }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_with_the_window_by_the_clock_of_the_store() {
     let process = Timestamp::now();
     for (now, left) in [(process.plus(600), 5), (process.minus(600), 5), (process.minus(600), 605)] {
-        let store = Apart { start: (now, Instant::now()), counts: Arc::default() };
         let offset = u32::try_from(now.plus(left).as_unix() % 3600).expect("less than an hour");
-        let hours = WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"));
+        let hours =
+            WindowCounters::new(store_with_clock(now), Window::HOUR.beginning_at(offset).expect("less"));
         let limit = WindowLimitLayer::new(hours, 1, everybody(), OnStoreError::Deny);
         let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
         let answer = async || service.clone().oneshot(Request::new(())).await.expect("it answers");

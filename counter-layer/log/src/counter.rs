@@ -5,21 +5,18 @@ use bytes::BytesMut;
 use counter_core::Recorder;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Measured, Skip};
-use http::request::Parts;
+use counter_layer::internal::{self, Counted, Decider, Logged};
+use counter_layer::{AccessCounterLayer, Forwarded};
 use http::uri::Uri;
 use http::{HeaderValue, Method, Request, header};
 
-use super::line::Line;
-use super::malformed::Malformed;
-use crate::AccessCounterLayer;
-use crate::identity::{Forwarded, RequestHead};
-use crate::layer::{Bins, Counting, Logged};
+use crate::line::Line;
+use crate::malformed::Malformed;
 
 /// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
 /// requests.
 ///
-/// It comes from [`AccessCounterLayer::log_counter`]. A line becomes a request
-/// head, and goes through the same rules, identity, recognition of bots, facets and closures: the hits of a line are
+/// A line becomes a request head, and goes through the same rules, identity, recognition of bots, facets and closures: the hits of a line are
 /// those that the layer made of the request.
 ///
 /// # What a log does not know
@@ -28,7 +25,7 @@ use crate::layer::{Bins, Counting, Logged};
 ///   [`matched_path`](AccessCounterLayer::matched_path) or [`fallback`](AccessCounterLayer::fallback) make of a path.
 /// - Whether a method of gRPC exists, if nothing else has counted it in this process.
 /// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
-///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
+///   a cookie that the layer [issues](counter_layer::IssuedCookie), lines know only what the client sent back, where `Cookie`
 ///   is logged.
 /// - The authority of HTTP/2: where the name of the site is logged, it is the header `Host`.
 /// - Panics and errors of the service: the server answered with a status in their place. An answer of 499 passes for a
@@ -47,13 +44,13 @@ use crate::layer::{Bins, Counting, Logged};
 /// ```
 /// use counter_core::visitor::VisitorKey;
 /// use counter_core::{Counters, MemoryStore};
-/// use counter_layer::log::{Decision, Format, Parser};
 /// use counter_layer::{AccessCounterLayer, Rule, Rules};
+/// use counter_log::{Decision, Format, LogCounter, Parser};
 ///
 /// let counters = Counters::builder(MemoryStore::new()).build()?;
 /// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
 /// let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
-/// let mut counter = layer.log_counter();
+/// let mut counter = LogCounter::new(&layer);
 ///
 /// let mut parser = Parser::new(Format::combined());
 /// let line = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /articles/7 HTTP/1.1" 200 2326 "-" "curl/8""#;
@@ -63,13 +60,11 @@ use crate::layer::{Bins, Counting, Logged};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct LogCounter {
-    counting: Counting,
-    /// The key that visitors are told apart by, where the identity has none of its own.
+    decider: Decider,
+    /// The key that identifies visitors, unless the identity has its own key.
     key: Option<VisitorKey>,
     behind: Option<(Forwarded, IpAddr)>,
     head: Head,
-    hits: Vec<Hit>,
-    bins: Bins,
 }
 
 /// The decision about a line of a log.
@@ -91,26 +86,19 @@ pub enum Decision<'a> {
     Malformed(Malformed),
 }
 
-/// A request head, whose room is used for every line.
+/// A request head, whose memory is reused for every line.
 struct Head {
-    parts: Parts,
-    /// The buffer that the target and the headers share, which is free again when they are dropped.
+    request: Request<()>,
+    /// The buffer that the target and the headers share. It is free again when they are dropped.
     text: BytesMut,
 }
 
-impl AccessCounterLayer {
-    /// Returns what decides about the lines of an access log as this layer decides about requests.
-    #[must_use]
-    pub fn log_counter(&self) -> LogCounter {
-        LogCounter::new(self.counting().of_a_log())
-    }
-}
-
 impl LogCounter {
-    fn new(counting: Counting) -> Self {
-        let (parts, ()) = Request::new(()).into_parts();
-        let head = Head { parts, text: BytesMut::new() };
-        Self { counting, key: None, behind: None, head, hits: Vec::new(), bins: Bins::none() }
+    /// Creates a counter that decides on the lines of an access log as this layer decides on requests.
+    #[must_use]
+    pub fn new(layer: &AccessCounterLayer) -> Self {
+        let head = Head { request: Request::new(()), text: BytesMut::new() };
+        Self { decider: Decider::new(layer), key: None, behind: None, head }
     }
 
     /// Declares that the log is that of a reverse proxy in front of the service, which writes the client's address
@@ -131,13 +119,13 @@ impl LogCounter {
     /// Returns whether visitors are told apart by the key that [`decide`](Self::decide) is given.
     #[must_use]
     pub fn needs_key(&self) -> bool {
-        self.counting.needs_key()
+        self.decider.needs_key()
     }
 
     /// Returns the recorder of the counters that lines feed.
     #[must_use]
     pub const fn recorder(&self) -> &Recorder {
-        &self.counting.recorder
+        self.decider.recorder()
     }
 
     /// Decides about a line; `key` is that of the visitors of the salt epoch in which the line's instant lies.
@@ -145,7 +133,7 @@ impl LogCounter {
     /// The key is not used by an identity that has its own, or that is stable. Nothing is recorded.
     pub fn decide(&mut self, line: &Line<'_>, key: VisitorKey) -> Decision<'_> {
         if self.key != Some(key) && self.needs_key() {
-            self.counting.use_key(key);
+            self.decider.use_key(key);
             self.key = Some(key);
         }
         if let Err(malformed) = self.head.fill(line) {
@@ -155,24 +143,22 @@ impl LogCounter {
         let peer = match &self.behind {
             Some((header, proxy)) => {
                 if let Some(client) = peer {
-                    header.append(&mut self.head.parts.headers, client);
+                    internal::append(header, self.head.request.headers_mut(), client);
                 }
                 Some(*proxy)
             }
             None => peer,
         };
         self.head.set_peer(peer);
-        let Parts { method, uri, headers, extensions, .. } = &self.head.parts;
-        let head = RequestHead { method, uri, headers, extensions };
-        match self.counting.decide(&head, line.at, line.outcome, &mut self.hits) {
-            Ok((agent, own)) => {
-                self.bins = self.counting.logged().map_or_else(Bins::none, |measures| {
-                    let logged = Logged { time: line.first_byte, body: line.duration, size: line.bytes };
-                    measures.logged(method, line.outcome, logged)
-                });
-                let measured = Measured { hits: &self.hits[..own], bins: self.bins.as_slice() };
-                Decision::Counted { hits: &self.hits, agent, measured }
-            }
+        let logged = Logged {
+            at: line.at,
+            outcome: line.outcome,
+            time: line.first_byte,
+            body: line.duration,
+            size: line.bytes,
+        };
+        match self.decider.decide(&self.head.request, &logged) {
+            Ok(Counted { hits, agent, measured }) => Decision::Counted { hits, agent, measured },
             Err(skip) => Decision::Skipped(skip),
         }
     }
@@ -181,10 +167,10 @@ impl LogCounter {
 impl Head {
     #[inline]
     fn fill(&mut self, line: &Line<'_>) -> Result<(), Malformed> {
-        let Self { parts, text } = self;
-        // Nothing holds a part of the text then, and its room is there again.
-        parts.uri = Uri::default();
-        parts.headers.clear();
+        let Self { request, text } = self;
+        // Frees the text, so that its memory is reused.
+        *request.uri_mut() = Uri::default();
+        request.headers_mut().clear();
         let host = line.host.filter(|_| line.header(&header::HOST).is_none());
         let lengths = line.headers().map(|(_, value)| value.len());
         text.reserve(line.target.len() + lengths.sum::<usize>() + host.map_or(0, <[u8]>::len));
@@ -192,23 +178,23 @@ impl Head {
             text.extend_from_slice(part);
             text.split().freeze()
         };
-        if parts.method.as_str().as_bytes() != line.method {
-            parts.method = Method::from_bytes(line.method).map_err(|_| Malformed::Request)?;
+        if request.method().as_str().as_bytes() != line.method {
+            *request.method_mut() = Method::from_bytes(line.method).map_err(|_| Malformed::Request)?;
         }
-        parts.uri = Uri::from_maybe_shared(shared(line.target)).map_err(|_| Malformed::Request)?;
+        *request.uri_mut() = Uri::from_maybe_shared(shared(line.target)).map_err(|_| Malformed::Request)?;
         if let Some(version) = line.version {
-            parts.version = version;
+            *request.version_mut() = version;
         }
         let host = host.map(|host| (&header::HOST, host));
         for (name, value) in line.headers().chain(host) {
             let value = HeaderValue::from_maybe_shared(shared(value)).map_err(|_| Malformed::Request)?;
-            parts.headers.append(name, value);
+            request.headers_mut().append(name, value);
         }
         Ok(())
     }
 
     fn set_peer(&mut self, peer: Option<IpAddr>) {
-        let extensions = &mut self.parts.extensions;
+        let extensions = self.request.extensions_mut();
         match (peer, extensions.get_mut::<SocketAddr>()) {
             (Some(peer), Some(address)) => *address = SocketAddr::new(peer, 0),
             (Some(peer), None) => drop(extensions.insert(SocketAddr::new(peer, 0))),
@@ -219,6 +205,6 @@ impl Head {
 
 impl fmt::Debug for LogCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogCounter").field("counting", &self.counting).finish_non_exhaustive()
+        f.debug_struct("LogCounter").field("decider", &self.decider).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderName, header};
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::malformed::Malformed;
 
 /// The directives that hold for the next line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,14 +118,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Outcome;
-    use crate::log::{Format, Parser};
+    use counter_layer::Outcome;
+
+    use crate::{Format, Parser};
 
     const IIS: &str = "#Software: Microsoft Internet Information Services 10.0\r\n#Version: 1.0\r\n#Date: 2024-05-01 00:00:00\r\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\r\n2024-05-01 00:00:01 10.0.0.1 GET /articles/7 a=b 443 - 192.0.2.1 Mozilla/5.0+(X11) - 200 0 0 15\r\n";
 
     /// The line and those before it that say what it has.
     #[track_caller]
-    fn check(text: &str, look: impl FnOnce(crate::log::Line<'_>)) {
+    fn check(text: &str, look: impl FnOnce(crate::Line<'_>)) {
         let mut parser = Parser::new(Format::w3c());
         let lines: Vec<_> = text.lines().collect();
         let (last, before) = lines.split_last().expect("a line");

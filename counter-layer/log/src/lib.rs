@@ -14,13 +14,13 @@
 //! use counter_core::source::Commit;
 //! use counter_core::{Counters, MemoryStore};
 //! use counter_layer::AccessCounterLayer;
-//! use counter_layer::log::{Follower, Format, Import};
+//! use counter_log::{Follower, Format, Import, LogCounter};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder());
-//! let mut import = Import::new(counters.sources(), Format::combined(), layer.log_counter());
+//! let mut import = Import::new(counters.sources(), Format::combined(), LogCounter::new(&layer));
 //! let mut follower = Follower::new("/var/log/nginx/access.log");
 //! let (mut sources, mut checked) = (HashMap::new(), Instant::now());
 //! loop {
@@ -52,37 +52,32 @@
 //! ```
 
 mod malformed;
-mod clock;
-mod escapes;
 mod line;
-mod fields;
-mod pattern;
-mod w3c;
-mod json;
 mod format;
-mod detect;
 mod counter;
 mod lines;
-mod fingerprint;
 mod follow;
 mod keys;
-mod marks;
 mod index;
 mod import;
+pub mod record;
+#[doc(hidden)]
+pub mod internal;
 
 pub use counter::{Decision, LogCounter};
-pub use detect::UnknownFormat;
-pub use fingerprint::Fingerprint;
+pub use follow::fingerprint::Fingerprint;
 pub use follow::{Follower, Grown, LogFile};
+pub use format::detect::UnknownFormat;
+pub use format::pattern::FormatError;
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
+pub use index::marks::Marks;
 pub use index::{LogIndex, LogIndexError};
-#[doc(hidden)]
-pub use keys::Keys;
 pub use line::Line;
-#[cfg(feature = "serde")]
-pub(crate) use line::{Headers, Piece};
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
-pub use marks::Marks;
-pub use pattern::FormatError;
+
+/// The example of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -6,19 +6,19 @@ use counter_core::Error;
 use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 
-use super::counter::{Decision, LogCounter};
-use super::format::{Format, Parser};
-use super::keys::Keys;
-use super::lines::Lines;
-use super::malformed::MalformedLines;
-use super::marks::{Mark, Marks};
+use crate::counter::{Decision, LogCounter};
+use crate::format::{Format, Parser};
+use crate::index::marks::{Mark, Marks};
+use crate::keys::Keys;
+use crate::lines::Lines;
+use crate::malformed::MalformedLines;
 
 /// Counts logs into [sources](counter_core::source): each line once, however often and wherever the log is read.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
 /// use counter_layer::AccessCounterLayer;
-/// use counter_layer::log::{Format, Import, Lines};
+/// use counter_log::{Format, Import, Lines, LogCounter};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@ use super::marks::{Mark, Marks};
 /// let layer = AccessCounterLayer::new(counters.recorder());
 /// # let log = "192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] \"GET / HTTP/1.1\" 200 7\nbroken\n";
 ///
-/// let mut import = Import::new(counters.sources(), Format::common(), layer.log_counter());
+/// let mut import = Import::new(counters.sources(), Format::common(), LogCounter::new(&layer));
 /// for read in 1..=2 {
 ///     let open = |position| Ok(Some(Lines::new(&log.as_bytes()[position as usize..], position)));
 ///     let position = import.count("web-1".parse()?, open).await?;
@@ -74,7 +74,7 @@ impl Import {
         Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed, marks }
     }
 
-    /// Takes the marks of the lines that were read since the last call, to be [noted](crate::log::LogIndex::note)
+    /// Takes the marks of the lines that were read since the last call, to be [noted](crate::LogIndex::note)
     /// under the name of their source.
     pub fn take_marks(&mut self) -> Marks {
         std::mem::take(&mut self.marks)
@@ -222,15 +222,15 @@ impl std::error::Error for ImportError {
 #[cfg(test)]
 mod tests {
     use counter_core::{Counters, MemoryStore};
+    use counter_layer::AccessCounterLayer;
 
     use super::*;
-    use crate::AccessCounterLayer;
-    use crate::log::LogFile;
+    use crate::LogFile;
 
     #[tokio::test]
     async fn directives_are_read_once_while_a_log_grows() {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-        let counter = AccessCounterLayer::new(counters.recorder()).log_counter();
+        let counter = LogCounter::new(&AccessCounterLayer::new(counters.recorder()));
         let mut import = Import::new(counters.sources(), Format::w3c(), counter);
         let mut log = "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n".to_owned();
         let mut begun = Vec::new();
@@ -253,7 +253,7 @@ mod tests {
     #[tokio::test]
     async fn an_import_may_move_to_another_thread_and_a_log_that_is_gone_is_no_error() {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-        let counter = AccessCounterLayer::new(counters.recorder()).log_counter();
+        let counter = LogCounter::new(&AccessCounterLayer::new(counters.recorder()));
         let mut import = Import::new(counters.sources(), Format::common(), counter);
         let import = tokio::spawn(async move {
             let name = "a log".parse().expect("a name");

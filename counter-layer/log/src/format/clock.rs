@@ -1,6 +1,9 @@
 //! Times as servers write them.
 
 use counter_core::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::Offset;
 
 /// A way in which a format writes a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,28 +14,22 @@ pub(super) enum TimeForm {
     Seconds,
     Milliseconds,
     Microseconds,
-    /// As the conversions of `strftime` say.
-    Strftime(Box<[TimeStep]>),
+    /// In a format of `strftime`.
+    Strftime(Strftime),
     /// Any of the first two, or a time of ISO 8601; the size of a number tells its unit.
     Any,
 }
 
-/// A conversion of `strftime`, or the byte that stands between two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeStep {
-    Day,
-    Month,
-    MonthName,
-    Year,
-    YearOfCentury,
-    Hour,
-    Minute,
-    Second,
-    Zone,
-    /// The name of a zone, of which only those of UTC are understood.
-    ZoneName,
-    Unix,
-    Literal(u8),
+/// A format of `strftime`. Each variant is the format with another notation of the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strftime(Box<[Variant]>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    /// The format in the notation of jiff.
+    format: String,
+    /// The length of every time in this format, unless it contains a conversion of variable length.
+    length: Option<usize>,
 }
 
 /// Reads times, and remembers the last: many lines in a row were written in the same second.
@@ -44,8 +41,6 @@ pub(super) struct Clock {
 
 /// The length of a time of the common log format.
 const CLF: usize = "10/Oct/2000:13:55:36 -0700".len();
-
-const DAY: i64 = 86_400;
 
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -59,9 +54,9 @@ impl Clock {
             TimeForm::Seconds => number(text, 1),
             TimeForm::Milliseconds => number(text, 1_000),
             TimeForm::Microseconds => number(text, 1_000_000),
-            TimeForm::Strftime(steps) => {
-                let (at, rest) = strftime(steps, text)?;
-                rest.is_empty().then_some(at)
+            TimeForm::Strftime(format) => {
+                let (at, length) = format.read_prefix(text)?;
+                (length == text.len()).then_some(at)
             }
             TimeForm::Any => self.any(text),
         }
@@ -97,12 +92,76 @@ impl Clock {
     }
 }
 
-/// Returns the first bytes of a text that a time by these steps takes, for a time that stands among other text.
-pub(super) fn length_of(steps: &[TimeStep], text: &[u8]) -> Option<usize> {
-    strftime(steps, text).map(|(_, rest)| text.len() - rest.len())
+impl Strftime {
+    /// Compiles a format, or returns the first conversion that is not supported.
+    pub(super) fn new(format: &str) -> Result<Self, String> {
+        let mut variants = Vec::new();
+        for offset in [("%z", 5), ("%:z", 6)] {
+            for name in ["UTC", "GMT", "Z"] {
+                let variant = Variant::new(format, offset, name)?;
+                if !variants.contains(&variant) {
+                    variants.push(variant);
+                }
+            }
+        }
+        Ok(Self(variants.into()))
+    }
+
+    /// Reads a time at the beginning of a text, and returns it with its length. A time without a zone is in UTC.
+    pub(super) fn read_prefix(&self, text: &[u8]) -> Option<(Timestamp, usize)> {
+        self.0.iter().find_map(|variant| variant.read_prefix(text))
+    }
 }
 
-/// `10/Oct/2000:13:55:36 -0700`.
+impl Variant {
+    fn new(format: &str, offset: (&str, usize), name: &str) -> Result<Self, String> {
+        let mut variant = Self { format: String::new(), length: Some(0) };
+        let mut rest = format.chars();
+        while let Some(next) = rest.next() {
+            if next != '%' {
+                variant.push(next.encode_utf8(&mut [0; 4]), Some(next.len_utf8()));
+                continue;
+            }
+            let conversion = rest.next().map(|letter| format!("%{letter}")).unwrap_or("%".to_owned());
+            match &*conversion {
+                "%z" => variant.push(offset.0, Some(offset.1)),
+                "%Z" => variant.push(name, Some(name.len())),
+                "%s" => variant.push("%s", None),
+                "%%" => variant.push("%%", Some(1)),
+                "%d" | "%e" | "%m" | "%y" | "%H" | "%M" | "%S" => variant.push(&conversion, Some(2)),
+                "%b" | "%h" => variant.push(&conversion, Some(3)),
+                "%Y" => variant.push("%Y", Some(4)),
+                "%R" => variant.push("%R", Some(5)),
+                "%T" | "%D" => variant.push(&conversion, Some(8)),
+                "%F" => variant.push("%F", Some(10)),
+                _ => return Err(conversion),
+            }
+        }
+        Ok(variant)
+    }
+
+    fn push(&mut self, format: &str, length: Option<usize>) {
+        self.format.push_str(format);
+        self.length = self.length.zip(length).map(|(length, added)| length + added);
+    }
+
+    fn read_prefix(&self, text: &[u8]) -> Option<(Timestamp, usize)> {
+        // Without the length, jiff would also read numbers with fewer digits.
+        let text = self.length.map_or(Some(text), |length| text.get(..length))?;
+        let (mut time, length) = BrokenDownTime::parse_prefix(&self.format, text).ok()?;
+        if self.length.is_some_and(|expected| expected != length) {
+            return None;
+        }
+        if time.offset().is_none() {
+            time.set_offset(Some(Offset::UTC));
+        }
+        let unix = time.to_timestamp().ok()?.as_second();
+        Some((Timestamp::from_unix(u64::try_from(unix).ok()?), length))
+    }
+}
+
+/// Reads `10/Oct/2000:13:55:36 -0700`.
+// By hand, in 35 ns: `strtime` takes 240 ns, and everything else about a line takes 850 ns.
 fn clf(text: &[u8]) -> Option<Timestamp> {
     let text: &[u8; CLF] = text.try_into().ok()?;
     if [text[2], text[6], text[11], text[14], text[17], text[20]] != *b"//::: " {
@@ -154,7 +213,7 @@ pub(super) fn iso(text: &[u8]) -> Option<Timestamp> {
     .timestamp()
 }
 
-/// A date and a time of day, and how many seconds its zone is east of UTC.
+/// A date and a time of day, and the number of seconds by which its zone is east of UTC.
 struct Civil {
     year: i64,
     month: i64,
@@ -168,24 +227,13 @@ struct Civil {
 impl Civil {
     fn timestamp(&self) -> Option<Timestamp> {
         let Self { year, month, day, hour, minute, second, east } = *self;
-        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let length = match month {
-            2 if leap => 29,
-            2 => 28,
-            4 | 6 | 9 | 11 => 30,
-            1..=12 => 31,
-            _ => return None,
-        };
-        // A leap second is the first of the next minute, as it is to Unix.
-        if !(1..=length).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
+        // A leap second is the first of the next minute, as in Unix time.
+        if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
-        // Years begin with March, so that the leap day is the last of one (Hinnant, `days_from_civil`).
-        let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-        let of_year = (153 * month + 2) / 5 + day - 1;
-        let days =
-            year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468;
-        let unix = days * DAY + hour * 3600 + minute * 60 + second - east;
+        let midnight = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?.as_second();
+        let unix = midnight + hour * 3600 + minute * 60 + second - east;
         u64::try_from(unix).ok().map(Timestamp::from_unix)
     }
 }
@@ -233,108 +281,6 @@ fn zone(text: &[u8]) -> Option<i64> {
         b'-' => Some(-east),
         _ => None,
     }
-}
-
-/// Reads a time at the beginning of a text, and returns it with the rest; without a zone it is UTC.
-fn strftime<'a>(steps: &[TimeStep], text: &'a [u8]) -> Option<(Timestamp, &'a [u8])> {
-    let mut civil = Civil { year: 1970, month: 1, day: 1, hour: 0, minute: 0, second: 0, east: 0 };
-    let mut unix = None;
-    let mut rest = text;
-    for step in steps {
-        rest = match step {
-            TimeStep::Literal(byte) => rest.strip_prefix(&[*byte][..])?,
-            TimeStep::Zone => {
-                let length = if rest.get(3) == Some(&b':') { 6 } else { 5 };
-                let (found, after) = rest.split_at_checked(length)?;
-                civil.east = zone(found)?;
-                after
-            }
-            TimeStep::ZoneName => {
-                let names = [&b"UTC"[..], b"GMT", b"Z"];
-                names.iter().find_map(|name| rest.strip_prefix(*name))?
-            }
-            TimeStep::MonthName => {
-                let (name, after) = rest.split_at_checked(3)?;
-                civil.month = month(name)?;
-                after
-            }
-            TimeStep::Unix => {
-                let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                let (found, after) = rest.split_at(length);
-                unix = Some(number(found, 1)?);
-                after
-            }
-            TimeStep::Year => take(rest, 4, &mut civil.year)?,
-            TimeStep::YearOfCentury => {
-                let rest = take(rest, 2, &mut civil.year)?;
-                // As POSIX has it.
-                civil.year += if civil.year < 69 { 2000 } else { 1900 };
-                rest
-            }
-            TimeStep::Month => take(rest, 2, &mut civil.month)?,
-            TimeStep::Day => match rest {
-                // `%e` has a space for the first digit.
-                [b' ', rest @ ..] => take(rest, 1, &mut civil.day)?,
-                rest => take(rest, 2, &mut civil.day)?,
-            },
-            TimeStep::Hour => take(rest, 2, &mut civil.hour)?,
-            TimeStep::Minute => take(rest, 2, &mut civil.minute)?,
-            TimeStep::Second => take(rest, 2, &mut civil.second)?,
-        };
-    }
-    let at = unix.or_else(|| civil.timestamp())?;
-    Some((at, rest))
-}
-
-fn take<'a>(text: &'a [u8], length: usize, number: &mut i64) -> Option<&'a [u8]> {
-    let (found, rest) = text.split_at_checked(length)?;
-    *number = digits(found)?;
-    Some(rest)
-}
-
-/// The steps of a format of `strftime`, or the first conversion that is not understood.
-pub(super) fn steps(format: &str) -> Result<Box<[TimeStep]>, String> {
-    let mut steps = Vec::new();
-    let mut rest = format.chars();
-    while let Some(next) = rest.next() {
-        if next != '%' {
-            let mut bytes = [0; 4];
-            steps.extend(next.encode_utf8(&mut bytes).bytes().map(TimeStep::Literal));
-            continue;
-        }
-        let conversion = rest.next().map(String::from).unwrap_or_default();
-        match &*conversion {
-            "d" | "e" => steps.push(TimeStep::Day),
-            "m" => steps.push(TimeStep::Month),
-            "b" | "h" => steps.push(TimeStep::MonthName),
-            "Y" => steps.push(TimeStep::Year),
-            "y" => steps.push(TimeStep::YearOfCentury),
-            "H" => steps.push(TimeStep::Hour),
-            "M" => steps.push(TimeStep::Minute),
-            "S" => steps.push(TimeStep::Second),
-            "z" => steps.push(TimeStep::Zone),
-            "Z" => steps.push(TimeStep::ZoneName),
-            "s" => steps.push(TimeStep::Unix),
-            "%" => steps.push(TimeStep::Literal(b'%')),
-            "T" => steps.extend(time_of_day()),
-            "R" => steps.extend(&time_of_day()[..3]),
-            "F" => {
-                let dash = TimeStep::Literal(b'-');
-                steps.extend([TimeStep::Year, dash, TimeStep::Month, dash, TimeStep::Day]);
-            }
-            "D" => {
-                let slash = TimeStep::Literal(b'/');
-                steps.extend([TimeStep::Month, slash, TimeStep::Day, slash, TimeStep::YearOfCentury]);
-            }
-            other => return Err(format!("%{other}")),
-        }
-    }
-    Ok(steps.into())
-}
-
-const fn time_of_day() -> [TimeStep; 5] {
-    let colon = TimeStep::Literal(b':');
-    [TimeStep::Hour, colon, TimeStep::Minute, colon, TimeStep::Second]
 }
 
 #[cfg(test)]
@@ -418,10 +364,10 @@ mod tests {
             ("%F", "2000-10-10 ", None),
             ("%F", "2000-1-10", None),
         ] {
-            check(&TimeForm::Strftime(steps(format).expect("a format")), text, expected);
+            check(&TimeForm::Strftime(Strftime::new(format).expect("a format")), text, expected);
         }
-        assert_eq!(steps("%d %A"), Err("%A".to_owned()));
-        assert_eq!(steps("%"), Err("%".to_owned()));
+        assert_eq!(Strftime::new("%d %A"), Err("%A".to_owned()));
+        assert_eq!(Strftime::new("%"), Err("%".to_owned()));
     }
 
     #[test]
@@ -441,7 +387,7 @@ mod tests {
         fn every_second_is_read_as_it_was_written(unix in 0_u64..253_402_300_799, zone in -14 * 60..14 * 60_i64) {
             let local = i64::try_from(unix).expect("small") + zone * 60;
             prop_assume!(local >= 0);
-            let (days, second) = (local / DAY, local % DAY);
+            let (days, second) = (local / 86_400, local % 86_400);
             // The date by counting, not by the formula under test.
             let (mut year, mut left) = (1970, days);
             let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -474,7 +420,7 @@ mod tests {
 
         #[test]
         fn no_bytes_panic(text in prop::collection::vec(any::<u8>(), 0..40), signs in "[0-9/:+T. OctZ-]{0,40}") {
-            let all = steps("%d%b%Y%T%z%Z%s%y").expect("a format");
+            let all = Strftime::new("%d%b%Y%T%z%Z%s%y").expect("a format");
             for form in [TimeForm::Clf, TimeForm::Any, TimeForm::Seconds, TimeForm::Microseconds, TimeForm::Strftime(all)] {
                 Clock::default().read(&form, &text);
                 Clock::default().read(&form, signs.as_bytes());

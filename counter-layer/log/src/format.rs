@@ -1,23 +1,32 @@
+//! Formats of access logs, and the parser of their lines.
+
+mod clock;
+mod escapes;
+mod fields;
+pub(super) mod pattern;
+mod w3c;
+mod json;
+pub(super) mod detect;
+
 use std::fmt;
 use std::str::FromStr;
 
-use super::fields::Fields;
-use super::json;
-use super::line::Line;
-use super::malformed::Malformed;
-use super::pattern::{FormatError, Pattern};
-use super::w3c::Directives;
+use crate::line::Line;
+use crate::malformed::Malformed;
+use fields::Fields;
+use pattern::{FormatError, Pattern};
+use w3c::Directives;
 
 /// The format of an access log.
 ///
 /// ```
-/// use counter_layer::log::{Format, Parser};
+/// use counter_log::{Format, Parser};
 ///
 /// let mut parser = Parser::new(Format::combined());
 /// let line = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /articles/7 HTTP/1.1" 200 2326 "-" "Mozilla/5.0""#;
 /// let line = parser.parse(line)?.expect("not a comment");
 /// assert_eq!((line.target, line.at.as_unix()), (&b"/articles/7"[..], 971_211_336));
-/// # Ok::<(), counter_layer::log::Malformed>(())
+/// # Ok::<(), counter_log::Malformed>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format(Kind);

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use http::HeaderName;
 
-use super::clock::{self, TimeForm};
+use super::clock::{Strftime, TimeForm};
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::malformed::Malformed;
 
 /// A pattern that lines are read by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Step {
                 let end = memchr::memchr(b']', text)?;
                 self.behind(text, 1..end, end + 1)
             }
-            Slot::Time(TimeForm::Strftime(steps)) => {
-                let end = clock::length_of(steps, text)?;
+            Slot::Time(TimeForm::Strftime(format)) => {
+                let (_, end) = format.read_prefix(text)?;
                 self.behind(text, 0..end, end)
             }
             slot => {
@@ -289,7 +289,7 @@ fn time(format: &str) -> Result<Slot, String> {
         "msec" => Slot::Time(TimeForm::Milliseconds),
         "usec" => Slot::Time(TimeForm::Microseconds),
         "msec_frac" | "usec_frac" => Slot::Skipped,
-        format => Slot::Time(TimeForm::Strftime(clock::steps(format)?)),
+        format => Slot::Time(TimeForm::Strftime(Strftime::new(format)?)),
     })
 }
 
@@ -315,8 +315,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Outcome;
-    use crate::log::{Format, Parser};
+    use counter_layer::Outcome;
+
+    use crate::{Format, Parser};
 
     const LINE: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#;
 

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// The line has more than [`MAX_LINE`](crate::log::MAX_LINE) bytes.
+    /// The line has more than [`MAX_LINE`](crate::MAX_LINE) bytes.
     TooLong,
     /// The record is no JSON. Of a log, whose format may be JSON, such a line has wrong [fields](Self::Fields).
     Json,
@@ -62,7 +62,7 @@ impl std::error::Error for Malformed {}
 /// The number of malformed lines, or records, by reason.
 ///
 /// ```
-/// use counter_layer::log::{Malformed, MalformedLines};
+/// use counter_log::{Malformed, MalformedLines};
 ///
 /// let mut lines = MalformedLines::default();
 /// lines.add(Malformed::Time);

@@ -8,18 +8,17 @@ use std::time::Duration;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
 use counter_core::{Recorder, Timestamp};
-#[cfg(feature = "log")]
+use counter_layer::Outcome;
+use counter_layer::internal::is_reserved;
 use http::{
     StatusCode,
     header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT},
 };
 use serde::de::{Deserialize, Deserializer, Error};
 
-#[cfg(feature = "log")]
-use crate::Outcome;
-#[cfg(feature = "log")]
-use crate::log::{Decision, Headers, Line, LogCounter, Malformed, Piece};
-use crate::reserved::is_reserved;
+use crate::counter::{Decision, LogCounter};
+use crate::line::{Headers, Line, Piece};
+use crate::malformed::Malformed;
 
 /// A record that another program made of something that counts.
 ///
@@ -29,7 +28,7 @@ use crate::reserved::is_reserved;
 /// ```
 /// use counter_core::visitor::VisitorKey;
 /// use counter_core::{Counters, MemoryStore};
-/// use counter_layer::record::Record;
+/// use counter_log::record::Record;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let counters = Counters::builder(MemoryStore::new()).build()?;
@@ -84,7 +83,7 @@ pub struct RequestRecord<'a> {
     pub address: Option<IpAddr>,
     /// The user agent, in `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,
-    /// The referring URL, in `referrer`, for [labels](crate::Label): nothing but its host is kept.
+    /// The referring URL, in `referrer`, for [labels](counter_layer::Label): nothing but its host is kept.
     pub referrer: Option<Cow<'a, str>>,
     /// The languages that the visitor prefers as in `Accept-Language`, in `language`, for labels.
     pub language: Option<Cow<'a, str>>,
@@ -107,7 +106,6 @@ impl CounterRecord<'_> {
     }
 }
 
-#[cfg(feature = "log")]
 impl RequestRecord<'_> {
     /// Decides about the request as the layer did: by its rules, its identity, its facets and its labels.
     ///
@@ -117,14 +115,14 @@ impl RequestRecord<'_> {
     /// ```
     /// use counter_core::visitor::VisitorKey;
     /// use counter_core::{Counters, MemoryStore};
-    /// use counter_layer::log::Decision;
-    /// use counter_layer::record::Record;
     /// use counter_layer::{AccessCounterLayer, Rule, Rules};
+    /// use counter_log::record::Record;
+    /// use counter_log::{Decision, LogCounter};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
-    /// let mut counter = AccessCounterLayer::new(counters.recorder()).rules(rules).log_counter();
+    /// let mut counter = LogCounter::new(&AccessCounterLayer::new(counters.recorder()).rules(rules));
     ///
     /// let record = r#"{"path":"/articles/7","at":1763700000,"address":"192.0.2.1","user_agent":"curl/8"}"#;
     /// let Record::Request(request) = serde_json::from_str(record)? else { unreachable!() };

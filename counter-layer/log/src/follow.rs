@@ -1,5 +1,7 @@
 //! Logs in files that grow and are rotated.
 
+pub(super) mod fingerprint;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -10,8 +12,8 @@ use std::time::SystemTime;
 
 use flate2::read::MultiGzDecoder;
 
-use super::fingerprint::Fingerprint;
-use super::lines::Lines;
+use crate::lines::Lines;
+use fingerprint::Fingerprint;
 
 /// Finds what has grown of a log in a file and in what its rotations left behind.
 ///
@@ -29,7 +31,7 @@ use super::lines::Lines;
 /// it likes, on a thread that may block.
 ///
 /// ```
-/// use counter_layer::log::Follower;
+/// use counter_log::Follower;
 ///
 /// # let folder = std::env::temp_dir().join(format!("follower-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;

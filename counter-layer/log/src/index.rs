@@ -1,21 +1,23 @@
 //! The logs that were counted under one name, by a sample of their lines.
 
+pub(super) mod marks;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::future::poll_fn;
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use counter_core::document::DocumentStore;
+use counter_core::document::{Document, DocumentStore};
+use counter_core::internal::change_document;
 use counter_core::source::SourceName;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Error, Timestamp};
+use tokio::task::yield_now;
 
-use super::format::Parser;
-use super::lines::Lines;
-use super::marks::{Mark, Marks, keep, within};
+use crate::format::Parser;
+use crate::lines::Lines;
+use marks::{Mark, Marks, keep, within};
 
 /// Recognizes lines that were counted before as a part of another log.
 ///
@@ -78,9 +80,6 @@ struct Day {
 /// The number of logs with lines on one day; of more, those that were noted first are forgotten.
 const MAX_LOGS: usize = 64;
 
-/// The number of attempts to replace a document that other processes change as well.
-const ATTEMPTS: usize = 20;
-
 /// The number of lines that are read before other tasks may run.
 const LINES_BEFORE_YIELD: u64 = 10_000;
 
@@ -127,7 +126,7 @@ impl LogIndex {
             let day = match days.entry(day) {
                 Entry::Occupied(day) => day.into_mut(),
                 Entry::Vacant(place) => {
-                    let (_, noted) = self.read(day).await.map_err(LogIndexError::Store)?;
+                    let noted = self.read(day).await.map_err(LogIndexError::Store)?;
                     let found = vec![BTreeSet::new(); noted.len()];
                     place.insert(Day { noted, found, ..Day::default() })
                 }
@@ -146,38 +145,33 @@ impl LogIndex {
     /// Fails when the store cannot be read or written; call it again with the same marks.
     pub async fn note(&self, log: &SourceName, marks: &Marks) -> Result<(), Error> {
         for (day, marks) in marks.days() {
-            let mut attempts = 0;
-            while !self.note_day(id(log), day, marks).await? {
-                attempts += 1;
-                if attempts == ATTEMPTS {
-                    tracing::warn!(source = %log, "other processes keep changing the marks of a day; some are missing");
-                    break;
-                }
-            }
+            self.note_day(log, day, marks).await?;
         }
         Ok(())
     }
 
-    /// Returns whether the document has the marks.
-    async fn note_day(&self, log: LogId, day: u64, marks: &BTreeSet<Mark>) -> Result<bool, Error> {
-        let (version, mut noted) = self.read(day).await?;
-        let place = noted.iter().position(|(id, _)| *id == log).unwrap_or(noted.len());
-        if place == noted.len() {
-            noted.push((log, BTreeSet::new()));
+    async fn note_day(&self, log: &SourceName, day: u64, marks: &BTreeSet<Mark>) -> Result<(), Error> {
+        let id = id(log);
+        let change = |document: Result<Document, Error>| {
+            let mut noted = decode(&document?.content).unwrap_or_default();
+            let place = noted.iter().position(|(other, _)| *other == id).unwrap_or(noted.len());
+            if place == noted.len() {
+                noted.push((id, BTreeSet::new()));
+            }
+            let before = noted[place].1.clone();
+            marks.iter().for_each(|mark| keep(&mut noted[place].1, *mark));
+            let first = noted.len().saturating_sub(MAX_LOGS);
+            Ok(((), (noted[place].1 != before).then(|| encode(&noted[first..]))))
+        };
+        if change_document(&*self.store, &self.document(day), change).await?.is_none() {
+            tracing::warn!(source = %log, "other processes keep changing the marks of a day; some are missing");
         }
-        let before = noted[place].1.clone();
-        marks.iter().for_each(|mark| keep(&mut noted[place].1, *mark));
-        if noted[place].1 == before {
-            return Ok(true);
-        }
-        let first = noted.len().saturating_sub(MAX_LOGS);
-        let replaced = self.store.replace(&self.document(day), version, &encode(&noted[first..])).await?;
-        Ok(replaced.is_some())
+        Ok(())
     }
 
-    async fn read(&self, day: u64) -> Result<(u64, Noted), Error> {
+    async fn read(&self, day: u64) -> Result<Noted, Error> {
         let document = self.store.read(&self.document(day)).await?;
-        Ok((document.version, decode(&document.content).unwrap_or_default()))
+        Ok(decode(&document.content).unwrap_or_default())
     }
 
     fn document(&self, day: u64) -> String {
@@ -225,19 +219,6 @@ impl Day {
         }
         Ok(())
     }
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut has_yielded = false;
-    let yielding = |context: &mut Context<'_>| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    };
-    poll_fn(yielding).await;
 }
 
 fn id(log: &SourceName) -> LogId {
@@ -301,7 +282,7 @@ mod tests {
     use counter_core::MemoryStore;
 
     use super::*;
-    use crate::log::Format;
+    use crate::Format;
 
     /// The lines of some seconds of a day, the first of which is `from`.
     fn lines(from: u64, seconds: std::ops::Range<u64>, path: &str) -> String {

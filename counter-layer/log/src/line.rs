@@ -3,13 +3,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use counter_core::Timestamp;
+use counter_layer::Outcome;
 use http::{HeaderName, Version, header};
-
-use crate::Outcome;
 
 /// A request as a line of a log tells it.
 ///
-/// Its texts are borrowed from the line, or from the [`Parser`](crate::log::Parser) where they stand in the line with
+/// Its texts are borrowed from the line, or from the [`Parser`](crate::Parser) where they stand in the line with
 /// escapes. `Debug` shows nothing of the client.
 #[derive(Clone, Copy)]
 #[non_exhaustive]

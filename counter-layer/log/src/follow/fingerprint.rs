@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use counter_core::VisitorId;
 use counter_core::visitor::VisitorKey;
 
-use super::format::MAX_LINE;
+use crate::format::MAX_LINE;
 
 /// The identity of a log file: a hash of its first line, without addresses.
 ///
@@ -15,13 +15,13 @@ use super::format::MAX_LINE;
 ///
 /// Lines at the beginning that start with `#` count with the first that does not: in the W3C's format all logs begin
 /// with the same of them. Two logs whose first requests have the same line have the same fingerprint; a source should
-/// have the name of its server or site as well, and a [`LogIndex`](crate::log::LogIndex) tells such logs apart.
+/// have the name of its server or site as well, and a [`LogIndex`](crate::LogIndex) tells such logs apart.
 ///
 /// The key of the hash is public, so that the identity depends on nothing but the file. A hash of an address under such
 /// a key could be found by trying all addresses, so everything that reads as an address is left out of the hash.
 ///
 /// ```
-/// use counter_layer::log::Fingerprint;
+/// use counter_log::Fingerprint;
 ///
 /// let young = Fingerprint::read(&b"one\n"[..])?;
 /// assert_eq!(young, Fingerprint::read(&b"one\ntwo\n"[..])?);

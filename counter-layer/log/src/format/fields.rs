@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use counter_core::Timestamp;
+use counter_layer::Outcome;
 use http::{HeaderName, StatusCode, Version};
 
 use super::clock::{Clock, TimeForm};
 use super::escapes::Escapes;
-use super::line::{Headers, Line, Piece};
-use super::malformed::Malformed;
-use crate::Outcome;
+use crate::line::{Headers, Line, Piece};
+use crate::malformed::Malformed;
 
 /// The meaning of a field of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

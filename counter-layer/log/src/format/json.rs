@@ -9,7 +9,7 @@ use http::HeaderName;
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
-use super::malformed::Malformed;
+use crate::malformed::Malformed;
 
 /// The place of a name in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,8 +224,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Outcome;
-    use crate::log::{Format, Parser};
+    use counter_layer::Outcome;
+
+    use crate::{Format, Parser};
 
     #[test]
     fn a_line_of_caddy_is_read() {

@@ -2,9 +2,9 @@ use std::fmt;
 
 use http::HeaderName;
 
-use super::format::{Format, Parser};
-use super::line::Line;
-use super::malformed::Malformed;
+use super::{Format, Parser};
+use crate::line::Line;
+use crate::malformed::Malformed;
 
 /// The error of a log whose format cannot be found out.
 ///
@@ -38,11 +38,11 @@ impl Format {
     /// them, and at least half.
     ///
     /// ```
-    /// use counter_layer::log::Format;
+    /// use counter_log::Format;
     ///
     /// let line = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 2326 "-" "Mozilla/5.0""#;
     /// assert_eq!(Format::detect(line)?, Format::combined());
-    /// # Ok::<(), counter_layer::log::UnknownFormat>(())
+    /// # Ok::<(), counter_log::UnknownFormat>(())
     /// ```
     ///
     /// # Errors

@@ -2,7 +2,7 @@ use counter_core::visits::Agent;
 use counter_core::{Counter, Recorder};
 use http::Method;
 
-use super::outcome::Outcome;
+use crate::layer::outcome::Outcome;
 use crate::reserved::{AGENTS, METHODS, STATUSES};
 
 /// A second view of all requests, kept beside `hits` as series with fixed names.

@@ -114,7 +114,6 @@ impl Check {
 
 impl Setup {
     /// Creates checks that are over: for requests that no server serves.
-    #[cfg(feature = "log")]
     pub(crate) fn over() -> Self {
         Self { state: AtomicU16::new(0), ..Self::default() }
     }

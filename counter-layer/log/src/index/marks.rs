@@ -3,9 +3,9 @@ use std::ops::RangeInclusive;
 
 use counter_core::visitor::VisitorKey;
 
-use super::line::Line;
+use crate::line::Line;
 
-/// A sample of the lines of a log, for a [`LogIndex`](crate::log::LogIndex): up to 256 lines of each day.
+/// A sample of the lines of a log, for a [`LogIndex`](crate::LogIndex): up to 256 lines of each day.
 ///
 /// A mark is a hash of the time, the method, the target, the host and the size that a line logs. Nothing in it comes
 /// from the client's address, headers or account, so its key need not be secret: whoever tests a guess against it
@@ -17,7 +17,7 @@ pub struct Marks(BTreeMap<u64, BTreeSet<Mark>>);
 
 /// A hash of a line, with the second of the day in its lower bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(u64);
+pub(crate) struct Mark(u64);
 
 /// The number of marks that are kept for each day of a log.
 pub(super) const MAX_MARKS: usize = 256;
@@ -34,7 +34,7 @@ const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
 
 impl Mark {
     /// Returns the day and the mark of a line.
-    pub(super) fn of(line: &Line<'_>) -> (u64, Self) {
+    pub(crate) fn of(line: &Line<'_>) -> (u64, Self) {
         let at = line.at.as_unix();
         let size = line.bytes.unwrap_or(u64::MAX);
         let host = line.host.unwrap_or_default();
@@ -74,7 +74,7 @@ impl Marks {
         }
     }
 
-    pub(super) fn insert(&mut self, day: u64, mark: Mark) {
+    pub(crate) fn insert(&mut self, day: u64, mark: Mark) {
         if self.0.len() >= MAX_DAYS && !self.0.contains_key(&day) {
             return;
         }

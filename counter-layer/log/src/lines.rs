@@ -2,7 +2,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use super::format::MAX_LINE;
+use crate::format::MAX_LINE;
 
 /// Reads lines with their positions from a file, from standard input, or from whatever else can be read.
 ///
@@ -10,7 +10,7 @@ use super::format::MAX_LINE;
 /// is [finished](Self::finished); a line of more than [`MAX_LINE`] bytes is cut, and its end skipped.
 ///
 /// ```
-/// use counter_layer::log::Lines;
+/// use counter_log::Lines;
 ///
 /// let mut lines = Lines::new(&b"one\ntwo\nthr"[..], 100).finished();
 /// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((100..104, &b"one\n"[..])));
@@ -37,7 +37,7 @@ pub struct Lines<R> {
 pub struct LogLine<'a> {
     /// The positions of its bytes in the log, its end included.
     pub range: Range<u64>,
-    /// The line with its end; the first bytes of one that is [too long](crate::log::Malformed::TooLong).
+    /// The line with its end; the first bytes of one that is [too long](crate::Malformed::TooLong).
     pub text: &'a [u8],
 }
 

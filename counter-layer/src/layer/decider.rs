@@ -1,0 +1,97 @@
+use counter_core::Recorder;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Hit, Measured, Skip};
+use http::{Method, Request};
+
+use super::counting::{Counting, noted};
+use super::layer::AccessCounterLayer;
+use super::measures::{Bins, Logged};
+use super::outcome::Outcome;
+use super::seen::MOST_OTHERS;
+use crate::identity::{Reads, RequestHead};
+
+/// Decides on requests that another server has answered, as the layer decides on its own requests. It records nothing.
+#[derive(Debug)]
+pub struct Decider {
+    counting: Counting,
+    hits: Vec<Hit>,
+    bins: Bins,
+}
+
+/// The decision to count a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a> {
+    /// All hits of the request.
+    pub hits: &'a [Hit],
+    /// The kind of client.
+    pub agent: Agent,
+    /// The bins of distributions, with the hits that they belong to.
+    pub measured: Measured<'a>,
+}
+
+impl Decider {
+    /// Creates a decider with the settings of a layer.
+    #[must_use]
+    pub fn new(layer: &AccessCounterLayer) -> Self {
+        Self { counting: layer.counting().without_side_effects(), hits: Vec::new(), bins: Bins::none() }
+    }
+
+    /// Returns the recorder of the layer.
+    #[must_use]
+    pub const fn recorder(&self) -> &Recorder {
+        &self.counting.recorder
+    }
+
+    /// Returns whether visitors are identified under the salt of an epoch.
+    #[must_use]
+    pub const fn needs_key(&self) -> bool {
+        self.counting.settings.identity.rotates() && !matches!(self.counting.visitors.reads(), Reads::Nothing)
+    }
+
+    /// Identifies visitors under this key from now on.
+    pub fn use_key(&mut self, key: VisitorKey) {
+        let identity = self.counting.settings.identity.clone().key(key);
+        self.counting.visitors = identity.bind(&self.counting.recorder).unwrap_or_default();
+    }
+
+    /// Decides on a request.
+    ///
+    /// # Errors
+    /// Returns the reason if the request does not count.
+    pub fn decide(&mut self, request: &Request<()>, logged: &Logged) -> Result<Counted<'_>, Skip> {
+        let Self { counting, hits, bins } = self;
+        let head = RequestHead::of(request);
+        let mut extra = None;
+        let mut seen = counting.look(&head, Some(logged.at), &mut extra)?;
+        // The client never received a cookie that would be issued now, so the cookie identifies no visitor.
+        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
+            seen.register = None;
+        }
+        // A log does not contain the status of a gRPC call, so a method that is not known yet may not exist.
+        if *head.method == Method::POST && counting.counts_by_method(&head) {
+            match counting.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if counting.is_unmatched(&head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
+        let settings = &counting.settings;
+        let outcome = if settings.count_on_request { Outcome::Arrived } else { logged.outcome };
+        if !counting.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        let (own_hits, own) = seen.hits(counting.hits);
+        hits.extend_from_slice(&own_hits[..own]);
+        if settings.has_others() {
+            let mut others = [counting.hits; MOST_OTHERS];
+            let others = seen.others(settings, outcome, noted(extra.as_deref()), &mut others);
+            hits.extend(others.iter().map(|counter| own_hits[0].register(None).on(*counter)));
+            extra.into_iter().for_each(|extra| counting.spare.put(extra));
+        }
+        let measures = settings.measures.filter(|_| !settings.count_on_request);
+        *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged));
+        let measured = Measured { hits: &hits[..own], bins: bins.as_slice() };
+        Ok(Counted { hits, agent: seen.agent, measured })
+    }
+}

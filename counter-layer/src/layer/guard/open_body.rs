@@ -1,0 +1,83 @@
+use std::sync::Arc;
+
+use counter_core::Timestamp;
+use counter_core::visits::Measured;
+use http::{HeaderMap, Response};
+use http_body::Body;
+
+use super::Guard;
+use crate::layer::counting::Counting;
+use crate::layer::measures::{Measuring, content_length};
+use crate::layer::seen::Seen;
+
+/// A response whose body is being sent. If it is dropped before its end, nothing is measured.
+#[derive(Debug)]
+pub struct OpenBody {
+    counting: Arc<Counting>,
+    seen: Seen,
+    measuring: Measuring,
+    /// The bytes so far.
+    bytes: u64,
+    /// The number of bytes after which the body is complete, if it is known in advance.
+    expected: Option<u64>,
+    /// The head had the gRPC status, which counts once.
+    has_grpc: bool,
+}
+
+impl Guard {
+    /// Returns the measurement of the body of a response whose request has counted, if bodies are measured.
+    pub(crate) fn open_body<B: Body>(&self, response: &Response<B>) -> Option<OpenBody> {
+        let (measures, measuring) = self.counting.settings.measures.zip(self.measuring)?;
+        let seen = self.seen.as_ref().ok()?;
+        let has_body = measures.watches_body(measuring, response)? && !response.body().is_end_stream();
+        let mut open = OpenBody {
+            counting: Arc::clone(&self.counting),
+            seen: *seen,
+            measuring,
+            bytes: 0,
+            expected: None,
+            has_grpc: measures.has_grpc(response.headers()),
+        };
+        if !has_body {
+            open.measure(None);
+            return None;
+        }
+        open.expected = response.body().size_hint().exact().or_else(|| content_length(response.headers()));
+        Some(open)
+    }
+}
+
+impl OpenBody {
+    pub(crate) const fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Measures the body, which ends now.
+    pub(crate) fn end(self, trailers: Option<&HeaderMap>) {
+        self.measure(trailers);
+        self.discard();
+    }
+
+    /// Measures nothing.
+    pub(crate) fn discard(mut self) {
+        self.expected = None;
+    }
+
+    fn measure(&self, trailers: Option<&HeaderMap>) {
+        if let Some(measures) = self.counting.settings.measures {
+            let bins = measures.body_ended(self.measuring, self.bytes, trailers.filter(|_| !self.has_grpc));
+            let (hits, own) = self.seen.hits(self.counting.hits);
+            let measured = Measured { hits: &hits[..own], bins: bins.as_slice() };
+            self.counting.recorder.measure_at(measured, Timestamp::now());
+        }
+    }
+}
+
+impl Drop for OpenBody {
+    fn drop(&mut self) {
+        // A server that knows the length drops the body after the last byte without polling for its end.
+        if self.expected == Some(self.bytes) {
+            self.measure(None);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A store that only limits can use.
+
+use std::fmt;
+use std::future::pending;
+
+use counter_core::stores::{Answer, BoxFuture};
+use counter_core::window::{Acquired, Addition, WindowKey, WindowStore};
+use counter_core::{Error, VisitorId};
+
+/// A store whose `add_within` is a closure. It has no other operation, because a limit uses no other.
+#[derive(Clone)]
+pub(super) struct Acquiring<F> {
+    pub(super) is_immediate: bool,
+    pub(super) add_within: F,
+}
+
+/// Creates a store that never answers.
+pub(super) fn silent() -> impl WindowStore + Clone {
+    Acquiring {
+        is_immediate: false,
+        add_within: |_: &Addition, _| -> Answer<'static, _> { Box::pin(pending()) },
+    }
+}
+
+impl<F> WindowStore for Acquiring<F>
+where
+    F: Fn(&Addition, u64) -> Answer<'static, Acquired> + Send + Sync + 'static,
+{
+    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+        (self.add_within)(addition, limit)
+    }
+
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+        unreachable!("a limit adds within a limit")
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.is_immediate
+    }
+}
+
+impl<F> fmt::Debug for Acquiring<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acquiring")
+    }
+}
