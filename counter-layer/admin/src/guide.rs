@@ -1,25 +1,25 @@
-//! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, with the audit of
-//! an archive, with alerts, and with the application's own sessions.
+//! The admin router in an application: mounting, proxies, hits from other programs, archives, alerts, notes, links, sessions
+//! and time zones.
 //!
 //! # Where to mount it
 //!
-//! [`router`](crate::router) is an axum router with paths of its own, and finds out where it is mounted:
+//! [`router`](crate::router) creates an axum router, which detects the path at which it is mounted:
 //!
 //! | mounted by | first page |
 //! |---|---|
 //! | `app.nest_service("/admin/stats", admin)` | `/admin/stats` and `/admin/stats/` |
-//! | `app.nest("/admin/stats", admin)` | `/admin/stats`; axum gives no path with a slash at its end to a nested router |
+//! | `app.nest("/admin/stats", admin)` | `/admin/stats`; axum does not route paths with a trailing slash to a nested router |
 //! | `app.merge(admin)` | `/`, if `app` has neither that path nor a fallback |
 //! | `axum::serve(listener, admin)` | `/`, on a port of its own |
 //!
-//! It is a Tower service over `Request<Body>`, so it needs no framework around it: `examples/hyper.rs` of `example-app`
-//! serves it on one port with pages on hyper alone.
+//! It is a Tower service over `Request<Body>` and works without a framework: `examples/hyper.rs` of `example-app` serves it on
+//! the same port as pages that use hyper only.
 //!
-//! # Behind a proxy that takes a part of the path away
+//! # Behind a proxy that removes a part of the path
 //!
-//! Links, redirects and the path of the session cookie begin with the path at which the router is mounted. A proxy may
-//! serve it elsewhere: it asks for `/admin/stats/api` or for `/api` when a client has asked for `/stats/api`. Then the
-//! application says where clients find the router:
+//! Links, redirects and the path of the session cookie begin with the path at which the router is mounted. A proxy can serve
+//! the router elsewhere: if a client requests `/stats/api`, the proxy requests `/admin/stats/api` or `/api`. In this case,
+//! configure the path at which clients find the router:
 //!
 //! ```
 //! use axum::Router;
@@ -37,7 +37,7 @@
 //! let admin = counter_admin::router_with(counters.stats(), access, options);
 //! let app: Router = Router::new().nest_service("/admin/stats", admin);
 //!
-//! // As the proxy asks.
+//! // The request of the proxy.
 //! let link = Request::get("/admin/stats/?token=a-long-random-token").body(Body::empty())?;
 //! let response = app.oneshot(link).await?;
 //! assert_eq!(response.headers()[header::LOCATION], "/stats/");
@@ -46,9 +46,8 @@
 //! # }
 //! ```
 //!
-//! nginx passes the rest of a path on when `proxy_pass` has a path. The host has to stay what the browser has asked for,
-//! with its port, or logging in and out is taken for the deed of another site; and without buffering, live events arrive
-//! as they happen:
+//! nginx forwards the rest of a path if `proxy_pass` has a path. Forward the original host with its port; otherwise logins and
+//! logouts are refused as requests of another site. Turn buffering off, so that live events arrive immediately:
 //!
 //! ```nginx
 //! location /stats/ {
@@ -61,7 +60,7 @@
 //! }
 //! ```
 //!
-//! Caddy does the same by `handle_path`, and keeps the host by itself:
+//! Caddy does the same with `handle_path`, and forwards the host by default:
 //!
 //! ```text
 //! handle_path /stats* {
@@ -72,11 +71,11 @@
 //! }
 //! ```
 //!
-//! Where the path is for the proxy to say, [`Access::forwarded_prefix`](crate::Access::forwarded_prefix) reads it
-//! from `X-Forwarded-Prefix`. The value stands before the path at which the application has mounted the router, so the
-//! proxy asks for that path: for `/` where the router has a port of its own, as by `proxy_pass http://127.0.0.1:9000/`.
-//! Only proxies that are trusted by [`Access::clients`](crate::Access::clients) are believed, which have to set or
-//! to remove the header in every request; and only a path is, never a host:
+//! If the proxy knows the path, use [`Access::forwarded_prefix`](crate::Access::forwarded_prefix), which reads it from
+//! `X-Forwarded-Prefix`. The value is prepended to the path at which the application mounts the router, so the proxy must
+//! request that path: `/` if the router has its own port, as with `proxy_pass http://127.0.0.1:9000/`. The header is used only
+//! if it comes from a proxy that [`Access::clients`](crate::Access::clients) trusts, and only if it is a path without a host.
+//! These proxies must set or remove the header in every request:
 //!
 //! ```
 //! use axum::Router;
@@ -105,16 +104,14 @@
 //! # }
 //! ```
 //!
-//! Behind a proxy two more settings of [`Access`](crate::Access) matter:
-//! [`clients`](crate::Access::clients), without which all clients share one budget of wrong guesses, and
-//! [`secure_cookie`](crate::Access::secure_cookie), if the proxy ends TLS. The latter is not needed if the proxy sets
-//! `X-Forwarded-Proto` and `clients` trusts it.
+//! Two more settings of [`Access`](crate::Access) matter behind a proxy: [`clients`](crate::Access::clients), because otherwise
+//! all clients share one budget of wrong guesses, and [`secure_cookie`](crate::Access::secure_cookie), if the proxy terminates
+//! TLS. You do not need the latter if the proxy sets `X-Forwarded-Proto` and `clients` trusts it.
 //!
 //! # Hits from other programs
 //!
-//! Programs in other languages send their hits to `api/hits`, where
-//! [`Options::hits`](crate::Options::hits) (feature `hits`) has opened it and
-//! [`Access::may_record`](crate::Access::may_record) grants the right:
+//! Programs in other languages can send hits to `/api/hits` if [`Options::hits`](crate::Options::hits) (feature `hits`) has
+//! opened the path and [`Access::may_record`](crate::Access::may_record) grants the right:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' \
@@ -124,23 +121,23 @@
 //! END
 //! ```
 //!
-//! The body is NDJSON: a record in each line, 1,000 and 1 MiB at most. A line that is no record spoils no other: the answer
-//! tells its place and the reason, and `access_counter_malformed_records_total` at `/metrics` counts them by reason. What
-//! goes into a topic of Kafka goes in here as it is. A record names a counter, or tells of a request, which goes through
-//! the rules, the identity and the facets of the layer. A counter that the layer feeds itself, such as `hits` or
-//! `label:device:tv`, is refused with the reason `fields`. Records may add half of the counters that were free when the router
-//! was made; later names count under `(other)`, so that producers cannot take the counters of pages. Producer and number are in the address, so that the body need not
-//! be read to know which request it is.
+//! The body is NDJSON: one record per line, up to 1,000 records and 1 MiB. An invalid line does not affect the others: the
+//! response contains its number and the reason, and `access_counter_malformed_records_total` at `/metrics` counts invalid
+//! lines by reason. The records are the same as in a Kafka topic. A record names a counter, or it describes a request, which
+//! passes through the rules, the identity and the facets of the layer. A counter that the layer feeds, such as `hits` or
+//! `label:device:tv`, is refused with the reason `fields`. Records can create counters for half of the slots that were free
+//! when the router was created; more names count under `(other)`, so that producers cannot use up the counters of pages. The
+//! producer and the number are in the address, so the server knows the request before it reads the body.
 //!
-//! A producer numbers its requests: 1, 2, 3 and so on. The answer comes when the store has the hits. A client that gets
-//! none repeats the request, to any instance, until it is answered: it counts once.
+//! A producer numbers its requests: 1, 2, 3 and so on. The server responds when the store has the hits. If a client receives
+//! no response, it should repeat the request, to any instance, until it receives one. The request counts once.
 //!
-//! | answer | what it says | what the client does |
+//! | response | meaning | next step |
 //! |---|---|---|
-//! | 200 | the request is counted, by this attempt or an earlier one | sends the next |
-//! | 409 | an earlier one is not counted; `number` is that of the last that is | goes on with `number` + 1 |
-//! | 413, 415, 400 | it has too many bytes or records, an encoding, or a wrong parameter | changes it |
-//! | 503, another, none | it may be counted or not | repeats it, with the same records |
+//! | 200 | this attempt or an earlier one was counted | send the next request |
+//! | 409 | an earlier request is missing; `number` is the last request that was counted | continue with `number` + 1 |
+//! | 413, 415, 400 | too many bytes or records, an encoding, or an invalid parameter | change the request |
+//! | 503, other, none | the request may or may not have been counted | repeat it with the same records |
 //!
 //! A client in Python, without packages:
 //!
@@ -168,25 +165,26 @@
 //! print(send("shop-1", 1, [{"counter": "signups", "at": int(time.time())}]))
 //! ```
 //!
-//! A producer is one program at a time, which has its number and what is not answered yet in memory, or on a disk. One that
-//! keeps nothing over a restart begins at 1 under another name each time, such as its host with the time of its start.
-//! `GET api/hits?producer=shop-1` tells the number of the last request that is counted.
+//! A producer is one program at a time, which keeps its number and the requests without a response in memory or on disk. A
+//! program that keeps nothing across restarts should begin at 1 with a new name each time, for example its host and its start
+//! time. `GET /api/hits?producer=shop-1` returns the number of the last request that was counted.
 //!
-//! When the store has gone back, as after a failover, a producer is told an older number. One that keeps what was answered
-//! in the last minute sends it again, and nothing is missing; another sends the numbers that are missing without records.
+//! If the store returns to an older state, for example after a failover, a producer receives an older number. If it keeps the
+//! requests of the last minute, it can send them again, and nothing is lost. Otherwise it should send the missing numbers
+//! without records.
 //!
-//! The store keeps the number for 90 days after the last request that was counted, by its own clock, or as long as
-//! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later is told 409 with
-//! `number` 0, and begins at 1. So that a request that was counted and forgotten does not count twice, records that are
-//! older than that time less two days are `expired`, and count nowhere. The answer says how many hits the request added:
-//! `applied`, `expired`, and `ahead` of the store's clock by more than 25 hours, which are refused.
+//! The store keeps the number for 90 days after the last request that was counted, by its own clock, or for as long as
+//! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later receives a 409 with
+//! `number` 0, and begins at 1. Records that are older than this period minus two days are `expired` and not counted, so that
+//! a request that was counted and forgotten does not count twice. The response contains the number of hits that the request
+//! added: `applied`, `expired`, and `ahead` for hits that are refused because their time is more than 25 hours ahead of the
+//! clock of the store.
 //!
 //! # An audit of the archive
 //!
-//! Where the counters are in an [`Archive`](counter_core::archive::Archive), its two stores should agree about every hour and
-//! day that is over. An [`Auditor`](counter_core::archive::Auditor) that runs in the process compares them each hour, and the
-//! dashboard, `/metrics` and `api/health` tell what differs.
-//! [`Options::archive`](crate::Options::archive) gives the router the last audit:
+//! If the store is an [`Archive`](counter_core::archive::Archive), its two stores should agree about every closed hour and day.
+//! An [`Auditor`](counter_core::archive::Auditor) in the process compares them every hour, and the dashboard, `/metrics` and
+//! `/api/health` report differences. [`Options::archive`](crate::Options::archive) makes the last audit available:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/audit
@@ -197,23 +195,22 @@
 //!   "differences": [{"kind": "counts", "counter": "/", "precision": 3600, "start": 1763690400, "near": 0, "far": 31}]}}
 //! ```
 //!
-//! A `POST` to it makes an audit now, from clients that [may repair](crate::Access::may_repair). After Redis was lost,
-//! this puts closed hours and days back into it; hits that come meanwhile are added to them:
+//! With a `POST`, clients that [may repair](crate::Access::may_repair) run an audit now. After Redis has lost its data, the
+//! following request restores closed hours and days; hits that arrive in the meantime are added to them:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/audit?right=far'
 //! ```
 //!
-//! With `right=near` it is the archive that is wrong, as after somebody has changed its tables, and gets what the near store
-//! has, even if that is less. The answer tells of the stores as they were before the repair, so a second audit shows that
-//! nothing differs any more. A process makes one such audit at a time; another one meanwhile is answered 409. The answer comes
-//! when all is compared: with 10,000 counters that can be minutes, and a client that does not wait ends the audit. What was
-//! repaired until then stays repaired.
+//! With `right=near` the archive is corrected from the near store, for example after its tables were edited, even if the near
+//! store has less. The response describes the stores before the repair; a second audit shows that they agree. A process runs
+//! one such audit at a time, and refuses others with a 409. The response is sent when everything is compared, which takes
+//! minutes for 10,000 counters. If the client disconnects, the audit ends; repairs up to this point remain.
 //!
 //! # Alerts
 //!
-//! Where a [`Watch`](counter_alert::Watch) looks at rules, [`Options::alerts`](crate::Options::alerts)
-//! gives the router its handle. Every process over the same store tells the same, also one that runs no watch:
+//! [`Options::alerts`](crate::Options::alerts) gives the router the handle of a [`Watch`](counter_alert::Watch). All processes
+//! over the same store return the same state, including those that do not run a watch:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts
@@ -230,86 +227,85 @@
 //!     "expected": null, "band": null, "model": null, "error": null}]}]}
 //! ```
 //!
-//! `buckets` are those that raised the alert, or resolved the last one: they say why. `api/alerts/history` has the last 500
-//! messages with theirs, and whether each has `arrived`, is `waiting`, was `silenced`, or is `lost` because no receiver took
-//! 1,000 messages after it. `/metrics` has `access_counter_alert_raised` and `access_counter_alert_silenced`, 1 or 0 for each
-//! rule.
+//! `buckets` are the buckets that raised the alert or resolved the last one. `/api/alerts/history` returns the last 500 messages
+//! with their buckets, and whether each message has `arrived`, is `waiting`, was `silenced`, or is `lost` because no receiver
+//! accepted it before 1,000 newer messages. `/metrics` has `access_counter_alert_raised` and `access_counter_alert_silenced`,
+//! which are 1 or 0 for each rule.
 //!
-//! Clients that [may silence](crate::Access::may_silence) rules do so for up to 30 days, such as for the time of a
-//! maintenance, and end that with `seconds=0`. They can also send a test, to see that messages arrive:
+//! Clients that [may silence](crate::Access::may_silence) rules can do so for up to 30 days, for example during maintenance. To
+//! end a silence, set `seconds=0`. They can also send a test message:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/silence?rule=errors&seconds=3600'
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts/test
 //! ```
 //!
-//! A silenced rule is judged, and nothing is told of it. When the silence ends and the alert is raised, it is told then; one that
-//! was told before the silence is not told again. The page `alerts` of the dashboard shows all this, and has forms for it.
+//! A silenced rule is still evaluated, but no messages are sent. If the alert is raised when the silence ends, the message is
+//! sent then, unless it was already sent before the silence. The page `/alerts` of the dashboard shows all this, with forms.
 //!
 //! # Notes
 //!
-//! A chart that drops asks for what happened then. With [`Options::notes`](crate::Options::notes) the
-//! charts have a line at each note, with its text below them and in their tables, on all instances that share the store. The
-//! script that deploys the service leaves one, with a token that [may note](crate::Access::may_note):
+//! With [`Options::notes`](crate::Options::notes), charts have a vertical line at each note, and the text is below the chart and
+//! in its table, on all instances that share the store. A deployment script can add a note with a token that
+//! [may note](crate::Access::may_note):
 //!
 //! ```sh
 //! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/notes \
 //!     --data-urlencode 'text=Version 1.4' --data-urlencode id=deploy-1.4
 //! ```
 //!
-//! With an `id` of its own a script may repeat the request as often as it likes: one note comes of it. `at=` is the Unix time
-//! that the note is about, now where it is left out. People add notes by a form below the chart, and remove them there; a
-//! `DELETE` with the `id` does that, too. A note is a line of at most 200 characters. There are 1,000 at most: another one is
-//! refused with 409 until one is removed.
+//! With an `id`, a script can repeat the request, and still creates only one note. `at=` is the Unix time of the note; the
+//! default is the current time. On the dashboard, you add notes with a form below the chart, and remove them there; a `DELETE`
+//! with the `id` also removes a note. A note is a line of up to 200 characters. There can be 1,000 notes; more are refused with
+//! a 409.
 //!
-//! Who sees the dashboard sees the notes. A link to one view does not show them, since they were written for others than
-//! those who have it.
+//! All clients with access to the dashboard see the notes. A link to one view does not show them, because they were not written
+//! for the people who receive the link.
 //!
 //! # A link to one view
 //!
-//! Where there is a [token](crate::Access::bearer), a session of the dashboard can share what it sees: below the
-//! chart is a form that makes a link for 1 to 366 days. Anyone with the link sees that chart, with the times and
-//! statuses on the page of a counter, with the numbers of the time at which it is opened, and nothing else: not the other
-//! counters, not the API, no other time. It needs no cookie and no script.
+//! A session with a [token](crate::Access::bearer) can share its current view: a form below the chart creates a link that is
+//! valid for 1 to 366 days. The link shows this chart to everyone who has it, with the current numbers, and for the page of a
+//! counter also its times and statuses. It shows no other counters and no other time, and does not open the API. It needs no
+//! cookie and no script.
 //!
-//! The link is signed with a key that is derived from the token, over everything in it, including its end. A link that was
-//! changed, has ended or was revoked is answered 403. No instance stores links, so they are revoked all at once: by a button
-//! of the dashboard, or by another token. Addresses are in the logs of servers and proxies; a page that a link shows sends no
-//! `Referer` to other sites, and has no links to any.
+//! The whole link, including its expiry, is signed with a key that is derived from the token. A link that was changed, has
+//! expired or was revoked is refused with a 403. No instance stores links, so you can only revoke all of them: with a button of
+//! the dashboard, or with another token. Servers and proxies log addresses. A shared page does not send a `Referer` to other
+//! sites, and contains no links to them.
 //!
 //! # Sessions
 //!
-//! A login with the token begins a session, which all instances with the token accept. It ends after twelve hours or its
-//! [lifetime](crate::Access::session_lifetime), with another token, or earlier by one of three buttons of the
-//! dashboard:
+//! A login with the token begins a session, which is valid on all instances with this token. It ends after twelve hours or after
+//! its [lifetime](crate::Access::session_lifetime), if the token changes, or with one of three buttons of the dashboard:
 //!
-//! | button | path | what ends |
+//! | button | path | ends |
 //! |---|---|---|
 //! | Log out | `POST /logout` | this session |
 //! | Sign out everywhere | `POST /logout/everywhere` | all sessions of the token |
 //! | Revoke all share links | `POST /links/revoke` | all links of the token |
 //!
-//! A program does the same with the token:
+//! A program can do the same with the token:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/logout/everywhere
 //! ```
 //!
-//! The store of the counters keeps what was revoked, in one small document for each token, so it stays revoked after a
-//! restart. Other instances read the document every 5 s while they are used. While the store cannot be read, they use what
-//! they have read last, and the pages say so. A logout that cannot be written holds at its own instance, and is written when
-//! the store is back; the other two are then refused with 503, and change nothing for certain. Up to 500 sessions are listed
-//! one by one; one more logout ends all sessions of the token.
+//! The store keeps revocations in one small document for each token, so they remain valid after a restart. Other instances read
+//! the document every 5 s while they are in use. If the store cannot be read, they use the last known state, and the pages say
+//! so. If a logout cannot be written, it is valid on its own instance and is written when the store is available again. The
+//! other two buttons fail with a 503 in this case, and it is not certain that anything was revoked. Up to 500 sessions are
+//! listed individually; another logout ends all sessions of the token.
 //!
-//! A client with a session or a link can test guesses of the token against the signature. The key is derived by Argon2id with
-//! 19 MiB of memory, so that each guess takes about 50 ms, and a token has at least 16 characters. `openssl rand -hex 16`
-//! prints a good one.
+//! A client with a session or a link can test guesses of the token against the signature. The key is derived by Argon2id with 19
+//! MiB of memory, so each guess takes about 50 ms, and a token must have at least 16 characters. `openssl rand -hex 16` prints a
+//! good one.
 //!
 //! # Days of a time zone
 //!
-//! The days that are kept are 24 hours long and begin at midnight in UTC, or at the
-//! [offset](counter_core::Builder::utc_offset) of the site, which is wrong by an hour in summer. With the feature `time-zone`
-//! the dashboard has the days of a zone, which have 23 hours in spring and 25 in autumn:
+//! The days in the store are 24 hours long and begin at midnight UTC, or at the
+//! [offset](counter_core::Builder::utc_offset) of the site, which is wrong by one hour in summer. With the feature `time-zone`,
+//! the dashboard shows days of a time zone, with 23 hours in spring and 25 hours in autumn:
 //!
 //! ```
 //! # #[cfg(feature = "time-zone")]
@@ -337,22 +333,21 @@
 //! # fn main() {}
 //! ```
 //!
-//! - A day is the sum of the buckets in it, of the coarsest precision that begins with all days of the zone: of hours, or
-//!   of quarter hours in India and Nepal. So there are as many days as there are hours: 400 days of them, as here, take
-//!   660 KB in Redis for a counter that is always busy. In an [archive](counter_core::guide::archive) they are kept for years.
-//! - Visitors of a day are those of the union of its hours, where these are among the
-//!   [precisions of visitors](counter_core::Builder::visitor_precisions): up to 14.4 KB for an hour.
-//! - The salt of visitors changes when the days that are kept begin. With the offset of winter, a visitor who comes before
-//!   and after the first hour of a day in summer counts twice in it.
-//! - The dashboard tells times by the clocks of the zone where there is no script, and by those of the viewer where there is
-//!   one; the button beside the name of the zone changes that.
-//! - The API and exports have buckets as they are kept.
+//! - A day is the sum of its buckets, of the coarsest precision whose buckets begin with all days of the zone: hours, or quarter
+//!   hours in India and Nepal. There are as many days as there are hours: 400 days of hours, as in this example, take 660 KB in
+//!   Redis for a counter that is always busy. An [archive](counter_core::guide::archive) keeps them for years.
+//! - The visitors of a day are those of the union of its hours, if hours are among the
+//!   [precisions of visitors](counter_core::Builder::visitor_precisions): up to 14.4 KB per hour.
+//! - The salt of visitors changes at the beginning of the days in the store. With the offset of winter time, a visitor before and
+//!   after the first hour of a day in summer counts twice.
+//! - Without a script, the dashboard shows the times of the zone. With the script, it shows the times of the viewer; a button
+//!   switches between them.
+//! - The API and exports return the buckets of the store.
 //!
 //! # With the application's own session
 //!
-//! An application whose users log in already has an answer to the question of access. A closure gives it, and sees what
-//! the layers further out have left in the request. Here it is the session of `tower-sessions`, which is read from its
-//! store, so the closure returns a future:
+//! If your application already has a login, use a closure that reads its session from the request. In this example, the session
+//! is that of `tower-sessions`, which reads it from its own store, so the closure returns a future:
 //!
 //! ```
 //! use axum::body::Body;
@@ -376,10 +371,10 @@
 //! });
 //! let app: Router = Router::new()
 //!     .route("/login", get(async |Extension(session): Extension<Session>| {
-//!         session.insert("role", "editor").await.expect("it is kept"); // after a look at a password
+//!         session.insert("role", "editor").await.expect("it is kept"); // after checking a password
 //!     }))
 //!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access))
-//!     // Outside of the router, or the closure finds no session.
+//!     // This layer must wrap the router; otherwise the closure finds no session.
 //!     .layer(SessionManagerLayer::new(SessionsInMemory::default()));
 //!
 //! let page = || Request::get("/admin/stats/api/ledger");
@@ -393,6 +388,5 @@
 //! # }
 //! ```
 //!
-//! A refusal by the closure is no failed login: it is not counted as one, and does not bring the client nearer to the limit
-//! of guesses. With `.or(Access::bearer(token)?)` an operator gets in without an account, too; the page that a browser is
-//! shown then asks for the token.
+//! A refusal by the closure does not count as a failed login. With `.or(Access::bearer(token)?)` an operator can log in without
+//! an account; the page for browsers without access then has a form for the token.

@@ -1,16 +1,20 @@
-//! A router that serves the numbers, as JSON and as pages for people.
+//! An admin router for access counters: a JSON API, exports, live events, metrics, and a dashboard.
 //!
 //! ```
-//! use axum::Router;
-//! use counter_core::{Counters, MemoryStore};
+//! use axum::{Router, routing::get};
 //! use counter_admin::Access;
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::AccessCounterLayer;
 //! # use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let access = Access::bearer("a-long-random-token")?;
-//! let app: Router = Router::new().nest_service("/admin/stats", counter_admin::router(counters.stats(), access));
+//! let app: Router = Router::new()
+//!     .route("/articles/{id}", get(async || "an article"))
+//!     .layer(AccessCounterLayer::new(counters.recorder()))
+//!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access));
 //!
 //! # let request = http::Request::get("/admin/stats/api/ledger").body(axum::body::Body::empty())?;
 //! let response = app.oneshot(request).await?; // without the token
@@ -19,162 +23,165 @@
 //! # }
 //! ```
 //!
-//! Mounted by `nest_service`, as here, the first page is found with a slash at its end as well; by `nest`,
-//! without one only. The [guide](crate::guide) shows it behind a proxy and with sessions of the
-//! application.
+//! If you mount the router with `nest_service`, as here, the first page is available with and without a trailing slash.
+//! With `nest` it is available without the slash only. The [guide](crate::guide) shows the router behind a proxy and with
+//! sessions of the application.
+//!
+//! # Features
+//!
+//! - `hits`: `/api/hits`, where other programs send hits, each of which counts once.
+//! - `time-zone`: days of a time zone with daylight saving time; includes the time zone database.
+//!
+//! # Routes
 //!
 #![doc = include_str!("../docs/routes.md")]
 //!
-//! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
-//! `/logout` ends it. A `POST` to `/logout/everywhere` ends all sessions of the token, and one to `/links/revoke` all links;
-//! both need the token or a session. The root is the dashboard.
+//! With a token, a `POST` to `/login` with the `token` in a form begins a session, and a `POST` to `/logout` ends it. A
+//! `POST` to `/logout/everywhere` ends all sessions of the token, and a `POST` to `/links/revoke` revokes all links. Both
+//! need the token or a session. The root is the dashboard.
 //!
-//! Times are Unix seconds. A range has the buckets that start at or after `from` and before `to`; without
-//! `from` it has as many buckets as retention, and without `to` it ends with the current bucket. Where the store has an
-//! archive, `from` may be as long ago as that reaches ([`Stats::reach`], which `/api` tells as `reach`); an answer without
-//! `from` is no longer for that, and `/api/live` follows what is kept without it. A precision is named by
-//! its width in seconds, whatever its offset; the samples show when its buckets begin. A series or a
-//! sparkline without a precision has buckets of a minute, or of the finest precision where minutes are not
-//! kept. A request names 100 counters at most. An empty parameter, as forms send it, counts as missing,
-//! except `counter`.
+//! Times are Unix seconds. A range contains the buckets that start at or after `from` and before `to`. The default of `to`
+//! is the end of the current bucket, and that of `from` is as early as retention allows. If the store has an archive,
+//! `from` can be as early as [`Stats::reach`], which `/api` returns as `reach`; the default does not change, and
+//! `/api/live` ignores the archive. A precision is the width of its buckets in seconds, whatever its offset; the samples
+//! show when its buckets begin. The default precision of a series or a sparkline is one minute, or the finest precision if
+//! minutes are not kept. A request can name up to 100 counters. An empty parameter, as forms send it, counts as missing,
+//! except for `counter`.
 //!
-//! An answer has at most 10,000 buckets of each counter, 300,000 of all counters of a series, and 1,000 of a
-//! sparkline or of the visitors of all counters together. A longer range is refused. A range without `from`
-//! that would be longer is cut to the latest buckets that an answer may have; a ranking is of the latest 1,000 buckets. A
-//! series that is not all there is to read has a `from` of its own.
+//! A response has at most 10,000 buckets of each counter, 300,000 buckets of all counters of a series, and 1,000 buckets
+//! of a sparkline or of the visitors of all counters together. A longer range is refused. A range without `from` is cut
+//! to the latest buckets that fit; a ranking covers the latest 1,000 buckets. If a series was cut, it has a `from` field.
 //!
-//! [`explain`] is a router of its own, which shows how rules decide about a request, and so is [`pictures`],
-//! for the pictures that other sites may show.
+//! [`explain`] creates a separate router that shows how rules classify a request, and [`pictures`] one with the pictures
+//! that other sites can embed.
 //!
 //! # The dashboard
 //!
-//! The root is a page for people, and each counter has a page: a summary of the
-//! site, a chart of up to six counters and of unique visitors, the pages with the most hits, a table of all pages, and a
-//! panel for the counters of each facet. Today begins with the day bucket, which is the site's midnight where a
-//! [`utc_offset`](counter_core::Builder::utc_offset) is set, or at the midnight of the
-//! [time zone](crate::guide#days-of-a-time-zone) of the site. The shares of errors and bots need the
-//! [`Facet`](counter_layer::Facet)s of status and agent.
+//! The first page has a summary of the site, a chart of up to six counters and of unique visitors, the pages with the most
+//! hits, a table of all pages, and a panel for the counters of each facet. Each counter has a page as well. Today begins
+//! with the bucket of the day: at midnight UTC, at the midnight of a [`utc_offset`](counter_core::Builder::utc_offset), or
+//! at the midnight of the [time zone](crate::guide#days-of-a-time-zone) of the site. The shares of errors and bots need
+//! the [`Facet`](counter_layer::Facet)s of status and agent.
 //!
-//! Where [distributions](counter_core::guide::distributions) are kept and something was measured, the page of a counter
-//! has the median, 90 % and 99 % of the times to the head of the response as a chart, on a logarithmic axis, and a table
-//! of the same for times and sizes, each within 5 %, with the change from as long a time before; a change that may be an
-//! error of both is told as none. Statuses have their share of the requests now and before. They are of the time of the
-//! chart, by the precision of distributions that is nearest to the chart's.
+//! If [distributions](counter_core::guide::distributions) are kept, the page of a counter has a chart of the median, the
+//! 90 % and the 99 % quantile of the time to the response head, on a logarithmic axis, and a table of these quantiles for
+//! times and sizes. Each value is within 5 %. The table also shows the change from the time before; a change that is
+//! within the errors of both values is shown as none. Statuses have their share of the requests now and before. The
+//! precision is the one that is closest to the precision of the chart.
 //!
-//! The pages are complete without a script. With it they stay up to date, and show times in the viewer's time
-//! zone. The address of a page holds everything it shows, so that it can be kept and shared. Style and script
-//! come from the router itself, and the content security policy forbids all others.
+//! The pages work without a script. With the script, they stay up to date and show times in the time zone of the viewer.
+//! The address of a page contains everything that it shows, so you can bookmark and share it. Styles and scripts are
+//! served by the router, and the content security policy forbids all others.
 //!
-//! The chart shows as much as can be read, up to 750 buckets at once: two years of days, or a month of hours. The ranges of a
-//! day, a week, a month (30 days) and a year (365 days) are each one choice, by the precision that shows them best among
-//! those that are kept: 5 minutes or an hour for a day, hours or days for a week, days for a month and a year. A range that
-//! nothing is kept long enough for is not offered; for a year, keep 365 days or more, by
-//! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. Below the chart is what each line adds up to,
-//! and its change from as long a time before, where that can be read and the counter counted by then. Any other time of the
-//! same length can be compared instead, by a choice or by its last day: its hits are a line of their own, and sums,
-//! visitors, percentiles and statuses have the change from it. `ago=604800` in an address is a time so many seconds
-//! before, which moves on with the chart, and `against` one with that end, like `to` in Unix seconds or as a day such as
-//! `2026-11-20`, which it includes. The number of
-//! different visitors of the range is that of the part of it whose visitors are kept.
+//! A chart shows up to 750 buckets: two years of days, or a month of hours. A day, a week, a month (30 days) and a year
+//! (365 days) are one click each, with the precision that suits the range: 5 minutes or an hour for a day, hours or days
+//! for a week, days for a month or a year. A range is not offered if no precision is kept long enough. For a year, keep at
+//! least 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an archive.
 //!
-//! A line of the chart is interrupted where its counts are not known: before the first hit of a counter, and
-//! while the store is unavailable. After that a bucket without a hit is 0. The last seconds, which may still
-//! get hits from the next flush, are dashed.
+//! Below the chart is the sum of each line, with the change from the time before if the counter already counted then. You
+//! can compare with any other time of the same length: its hits become another line, and sums, visitors, percentiles and
+//! statuses show the change from it. In an address, `ago=604800` is a time that is this many seconds earlier and moves
+//! with the chart. `against` is the end of the other time: like `to`, in Unix seconds or as a day such as `2026-11-20`,
+//! which it includes. The number of unique visitors covers the part of the range for which visitors are kept.
 //!
-//! With `Options::notes` the charts have a line at each note, with its text below them, and the
-//! dashboard has forms to add and to remove one for those that may.
+//! A line is interrupted if the count is unknown: before the first hit of a counter, and while the store is unavailable.
+//! After the first hit, a bucket without hits is 0. The last seconds are dashed, because the next flush can still add
+//! hits.
 //!
-//! The chart can show a forecast of its first counter: a dotted line, in
-//! a band that 95 of 100 counts should stay in. Below the chart is the error of such a forecast on the past,
-//! compared with the naive forecast, or the reason why there is none. Unusual samples are marked with ◇, and
-//! are called `unusual` in the table of the chart.
+//! With [`Options::notes`], charts have a vertical line at each note and the text below, and clients that may note have
+//! forms to add and remove notes.
 //!
-//! The table can be sorted by visitors. Redis counts them itself, for up to 10,000 counters in one exchange
-//! with each shard. It takes 3 µs for a counter with 1,000 visitors and 0.1 ms for one with many more, and
-//! next to nothing until a new visitor comes.
+//! The chart can show a forecast of its first counter: a dotted line, in a band that should contain 95 of 100 counts.
+//! Below the chart is the error of the forecast on past data, compared with the naive forecast, or the reason why there is
+//! no forecast. Unusual samples are marked with ◇, and with `unusual` in the table of the chart.
+//!
+//! The table can be sorted by visitors. Redis counts them for up to 10,000 counters in one exchange with each shard. This
+//! takes 3 µs for a counter with 1,000 visitors, 0.1 ms for a counter with many more, and almost nothing until the next
+//! new visitor.
 //!
 //! # Alerts
 //!
-//! `Options::alerts` gives the router the rules of a watch. Their state is at `api/alerts`, with the
-//! numbers of the buckets that decided, the messages of the past are at `api/alerts/history`, and the page `alerts` of the
-//! dashboard has both, and forms for those who may silence. The [guide](crate::guide#alerts) has examples.
+//! [`Options::alerts`] gives the router the rules of a watch. `/api/alerts` returns their state and the numbers of the
+//! buckets that decided it, and `/api/alerts/history` returns the messages of the past. The page `/alerts` shows both,
+//! with forms for clients that may silence rules. The [guide](crate::guide#alerts) has examples.
 //!
 //! # Files
 //!
-//! An export as CSV follows RFC 4180. Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a
-//! formula, and names come from requests: so a name that begins with one of these, with one of their
-//! full-width forms or with an apostrophe is written with an apostrophe before it. A program that reads the
-//! file removes one apostrophe from the beginning of a name. NDJSON has the names unchanged.
+//! CSV exports follow RFC 4180. Spreadsheets evaluate cells that begin with `=`, `+`, `-` or `@`, and names come from
+//! requests. Therefore, a name that begins with one of these characters, with the full-width form of one, or with an
+//! apostrophe is written with an apostrophe in front. A program that reads the file must remove one leading apostrophe
+//! from each name. NDJSON contains the names unchanged.
 //!
 //! # Unreadable keys
 //!
-//! A key in Redis may have a wrong type, a field may not be a number, and the list of counters may have
-//! entries that are not counters. Such a value is unknown, which is not 0, and it does not affect others.
-//! Pages have a note with the keys. JSON about several counters lists them as `unreadable`; a series names
-//! its own, with the unknown `buckets`, and a total is null. An export has a line without a count, and for a
-//! whole counter one without a start as well. `/metrics` has `access_counter_unreadable` and comments, and
-//! the log has one line for each key. A request about one counter alone whose value is unknown is answered
-//! 503, with the key.
+//! A key in Redis can have a wrong type, a field can contain something other than a number, and the list of counters can
+//! contain invalid entries. Such a value is unknown, which is different from 0, and does not affect others. Pages list the
+//! keys. JSON about several counters lists them as `unreadable`; a series has its own list with the unknown `buckets`, and
+//! a total is null. An export has a line without a count, and for a whole counter a line without a start as well.
+//! `/metrics` has `access_counter_unreadable` and comments, and the log has one line for each key. A request for a single
+//! counter whose value is unknown fails with 503 and the key.
 //!
 //! # Access
 //!
-//! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
-//! a password; a closure over the request; or open to every client. A browser that has no access is shown a
-//! page with that form, and other clients a problem. Each of them can read;
-//! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
-//! `Options::hits` (feature `hits`) has opened `api/hits`, [`Access::may_repair`] the right to audit an archive and
-//! repair it, where `Options::archive` has opened `api/audit`, [`Access::may_note`] the right to add
-//! and remove notes, where `Options::notes` has opened `api/notes`, and [`Access::may_silence`] the right
-//! to silence rules and to send tests, where `Options::alerts` has opened `api/alerts`. Where a proxy ends TLS,
-//! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
-//! `Content-Security-Policy` and cannot be framed.
+//! [`Access`] has no default. Choose a bearer token, which a link or a form exchanges for a session, a name and a
+//! password, a closure over the request, or open access. A browser without access receives a page with a login form, and
+//! other clients receive a problem. All clients with access can read. Changes need a right:
 //!
-//! A session is valid on all instances with the same token, also after a restart, for twelve hours or the
-//! [`Access::session_lifetime`] that is set. The dashboard has buttons to log out, to sign out everywhere, and to revoke all
-//! share links; the store keeps what was [revoked](crate::guide#sessions), for all instances. Live events end with
-//! their session.
+//! | right | allows | path, opened by |
+//! |---|---|---|
+//! | [`Access::may_forget`] | forgetting counters | always there |
+//! | [`Access::may_record`] | sending hits | `/api/hits`, `Options::hits` (feature `hits`) |
+//! | [`Access::may_repair`] | auditing and repairing an archive | `/api/audit`, [`Options::archive`] |
+//! | [`Access::may_note`] | adding and removing notes | `/api/notes`, [`Options::notes`] |
+//! | [`Access::may_silence`] | silencing rules and sending tests | `/api/alerts`, [`Options::alerts`] |
 //!
-//! A session of the dashboard can make a [link](crate::guide#a-link-to-one-view) to its view, which is signed with a
-//! key of the token and shows that view until its end to every client.
+//! If a proxy terminates TLS, use [`Access::secure_cookie`] to restrict the session cookie to TLS. Every response has a
+//! strict `Content-Security-Policy` and cannot be framed.
 //!
-//! The rate of guesses is bounded for each peer, and for all peers together. Behind a proxy this needs
-//! [`Access::clients`]; without it all clients are one peer.
+//! A session is valid on all instances with the same token, also after a restart, for twelve hours or for the
+//! [`Access::session_lifetime`]. The dashboard has buttons to log out, to sign out everywhere, and to revoke all share
+//! links. The store keeps [revocations](crate::guide#sessions) for all instances. Live events end when their session ends.
+//!
+//! A session can create a [link](crate::guide#a-link-to-one-view) to the current view. The link is signed with a key that
+//! is derived from the token, and shows this view to every client until it expires.
+//!
+//! The rate of guesses is limited for each peer, and for all peers together. Behind a proxy this needs
+//! [`Access::clients`]; otherwise all clients are one peer.
 //!
 //! # Problems
 //!
-//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. A parameter
-//! that cannot be understood is a 400 with `parameter`, its `value` and what is `allowed`; an unknown counter
-//! is a 404; and when the store cannot be read, the answer is a 503 with the `health` and the `ledger` of
-//! this process.
+//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. An invalid parameter is a
+//! 400 with `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store cannot be read, the response
+//! is a 503 with the `health` and the `ledger` of this process.
 //!
 //! # Live events
 //!
-//! `/api/live` answers with server-sent events:
+//! `/api/live` returns server-sent events:
 //!
 //! | event | data | when |
 //! |---|---|---|
-//! | `series` | as `/api/series` of one counter, with new and changed samples only | at first all that is kept, of more than 20,000 samples over all counters the latest; then changes once a second, and every 10 s also changes of older buckets |
-//! | `status` | `ledger` and `health`, as `/api/ledger` and `/api/health` | every 5 s |
-//! | `trouble` | a problem | when a read fails; the next one follows |
+//! | `series` | like `/api/series` of one counter, with new and changed samples only | first all samples that are kept, or the latest 20,000 over all counters; then changes once a second, and every 10 s also changes of older buckets |
+//! | `status` | `ledger` and `health`, like `/api/ledger` and `/api/health` | every 5 s |
+//! | `trouble` | a problem | when a read fails; the next read follows |
 //! | a comment | | every 15 s |
 //!
-//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet.
+//! If a counter is forgotten, its samples are sent with the count 0. A counter does not have to exist yet.
 //!
-//! An answer ends after 5 s, so that a server that stops gracefully waits no longer for it, unless
-//! [`Options::live_until`] tells when to end. Its client connects again after a second, as browsers do by
-//! themselves, and shows the `id` of the last event as `Last-Event-ID`. It is sent the buckets that are read
-//! each second, which are those that ended less than a minute ago, those without hits included; and all that
-//! are kept if one of the others has changed in the meantime, or if it was away for longer.
+//! A response ends after 5 s, so that a graceful shutdown of the server does not wait longer, unless
+//! [`Options::live_until`] says when to end. The client reconnects after a second, as browsers do, and sends the `id` of
+//! the last event as `Last-Event-ID`. It then receives the buckets that are read each second: those that ended less than a
+//! minute ago, including buckets without hits. It receives all samples if an older bucket has changed in the meantime, or
+//! if it was disconnected for longer.
 //!
-//! All listeners to the same counters cost the store one read a second. There may be 64 listeners, and
-//! further ones are answered 503 with `Retry-After`; [`Options`] set another number.
+//! All listeners to the same counters together cost the store one read per second. There can be 64 listeners; more receive
+//! a 503 with `Retry-After`. [`Options::listeners`] changes the limit.
 //!
 //! # Caching
 //!
-//! An answer about a range has an `ETag` that is a hash of its body. While a bucket of the range is not over,
-//! caches have to revalidate each time. A bucket that is over changes only when hits arrive late, as they do
-//! after an outage, or when its counter is forgotten: then a cache may reuse the answer for a tenth of the
-//! time since the range ended, for an hour at most. No other answer may be cached.
+//! The response for a range has an `ETag`, which is a hash of its body. While a bucket of the range is still open, caches
+//! have to revalidate every time. A closed bucket changes only if hits arrive late, for example after an outage, or if its
+//! counter is forgotten. Therefore, a cache can reuse the response for a tenth of the time since the end of the range, up
+//! to one hour. No other response can be cached.
 
 mod status;
 mod problem;

@@ -50,34 +50,35 @@ impl Options {
         }
     }
 
-    /// Sets how many clients may listen to live events at the same time.
+    /// Sets the maximum number of clients that listen to live events at the same time.
     #[must_use]
     pub const fn listeners(mut self, listeners: usize) -> Self {
         self.listeners = listeners;
         self
     }
 
-    /// Ends live events when this future completes or panics, and not before. Default: each answer ends after
-    /// 5 s, and its client connects again, as browsers do by themselves.
+    /// Ends live events when this future completes or panics, and not before. By default, each response ends after 5 s, and
+    /// its client reconnects, as browsers do.
     ///
-    /// A server that stops gracefully waits for its responses, and tells them nothing. So the default lets it
-    /// stop within 5 s, and this lets it stop at once: give it the signal that the server gets.
+    /// A graceful shutdown waits for open responses. The default lets the server stop within 5 s. With this option it stops
+    /// immediately: pass the signal that also stops the server.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
-        // It is asked by the answers that it is to end, and its panic would be that of the connection.
+        // Responses poll it, so a panic would end their connections.
         self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
         self
     }
 
-    /// Takes hits from other programs, at `api/hits`, from clients that
-    /// [may record](crate::Access::may_record). Default: there is no such path.
+    /// Accepts hits from other programs at `/api/hits`, from clients that [may record](crate::Access::may_record). Without
+    /// this option, the path does not exist.
     ///
-    /// Requests that are told of are decided about by `counter`, as those of an access log are. The address in a record
-    /// is the client's, however many hops or which networks the identity trusts: such a request has come by none of
-    /// them, and [`LogCounter::behind`](counter_log::LogCounter::behind), which is for the log of a proxy, is not to be called. Each producer is a
-    /// [source](counter_core::source) with the name `producer:` and its own. Its position is kept for 90 days after its
-    /// last request, or for as long as [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The [guide](crate::guide#hits-from-other-programs)
-    /// shows clients.
+    /// `counter` classifies requests in the same way as those of an access log. The address in a record is that of the
+    /// client. The hops and networks that the identity trusts do not matter, because such a request did not pass through
+    /// them; do not call [`LogCounter::behind`](counter_log::LogCounter::behind), which is for the log of a proxy.
+    /// Each producer is a [source](counter_core::source) whose name is `producer:` and the name of the producer. Its position
+    /// is kept for 90 days after its last request, or for as long as
+    /// [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The
+    /// [guide](crate::guide#hits-from-other-programs) shows clients.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -100,11 +101,11 @@ impl Options {
         self
     }
 
-    /// Tells the last audit of this archive at `api/audit`, where a `POST` from clients that
-    /// [may repair](crate::Access::may_repair) makes one now. Default: there is no such path.
+    /// Returns the last audit of this archive at `/api/audit`. A `POST` from clients that
+    /// [may repair](crate::Access::may_repair) runs an audit now. Without this option, the path does not exist.
     ///
-    /// It is the archive that the counters have as their store. The
-    /// [guide](crate::guide#an-audit-of-the-archive) shows what to do with it.
+    /// Pass the archive that the counters use as their store. The [guide](crate::guide#an-audit-of-the-archive) explains
+    /// the result.
     ///
     /// ```
     /// use counter_core::archive::Archive;
@@ -125,11 +126,11 @@ impl Options {
         self
     }
 
-    /// Tells the rules of a watch and what is known of them, at `api/alerts`, as metrics, and on the dashboard, where clients
-    /// that [may silence](crate::Access::may_silence) rules can do so. Default: there is no such path.
+    /// Shows the rules of a watch and their state at `/api/alerts`, in the metrics, and on the dashboard, where clients that
+    /// [may silence](crate::Access::may_silence) rules can do so. Without this option, the paths do not exist.
     ///
-    /// It is the handle of [`Watch::alerts`](counter_alert::Watch::alerts), or one of the same rules where another
-    /// process runs the watch. The [guide](crate::guide#alerts) shows what to do with it.
+    /// Pass the handle of [`Watch::alerts`](counter_alert::Watch::alerts), or a handle from the same rules if another process
+    /// runs the watch. The [guide](crate::guide#alerts) has examples.
     ///
     /// ```
     /// use counter_alert::{AlertRule, Watch};
@@ -152,11 +153,11 @@ impl Options {
         self
     }
 
-    /// Shows notes in the charts, lists them at `api/notes`, and takes them there and on the pages from clients that
-    /// [may note](crate::Access::may_note). Default: there are none, and no such path.
+    /// Shows notes in the charts and at `/api/notes`. Clients that [may note](crate::Access::may_note) can add and remove them
+    /// there and on the pages. Without this option, there are no notes, and the path does not exist.
     ///
-    /// Those who see the dashboard see them, and those who have a link to one view do not. The
-    /// [guide](crate::guide#notes) has the line for a script.
+    /// All clients with access to the dashboard see the notes, but clients with a link to one view do not. The
+    /// [guide](crate::guide#notes) has a command for scripts.
     ///
     /// ```
     /// use counter_alert::note::Notes;
@@ -177,14 +178,13 @@ impl Options {
         self
     }
 
-    /// Sets the time zone of the site, by its name in the IANA database: the days of the dashboard begin and end at its
-    /// midnight, in summer as in winter, and without a script its times are those of its clocks. Default: UTC, or the
+    /// Sets the time zone of the site, by its name in the IANA database. The days of the dashboard begin and end at midnight
+    /// in this zone, also when clocks change, and without a script the dashboard shows local times. Default: UTC, or the
     /// [offset](counter_core::Builder::utc_offset) of the days that are kept.
     ///
-    /// A day is the sum of the hours that are kept, or of quarter hours or the like where it does not begin with an hour,
-    /// and may have 23 or 25 of them; visitors are those of the union of these buckets. So the store keeps
-    /// nothing for a zone, and there are days for as long as it keeps hours, by
-    /// [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
+    /// A day is the sum of hours, or of quarter hours if it does not begin on the hour, and can have 23 or 25 hours. Visitors
+    /// are those of the union of these buckets. The store keeps nothing for a zone, so there are days for as long as it keeps
+    /// hours, with [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
     /// [guide](crate::guide#days-of-a-time-zone) shows both.
     ///
     /// ```
@@ -197,7 +197,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// When there is no time zone of this name.
+    /// Fails if there is no time zone of this name.
     #[cfg(feature = "time-zone")]
     pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::named::TimeZoneError> {
         self.zone = Zone::new(name)?;
@@ -206,9 +206,9 @@ impl Options {
 
     /// Sets the path at which clients find the router. Default: the path at which it is mounted.
     ///
-    /// It is for a proxy that takes the beginning of a path away, such as one that serves `/stats/` and asks
-    /// the application for `/admin/stats/` or for `/`. Links, redirects and the path of the session cookie
-    /// begin with it. [`Access::forwarded_prefix`] lets the proxy tell it instead; this setting precedes it.
+    /// Use it if a proxy removes the beginning of a path: for example, it serves `/stats/` and requests `/admin/stats/` or
+    /// `/` from the application. Links, redirects and the path of the session cookie begin with this path. With
+    /// [`Access::forwarded_prefix`] the proxy sends the path instead; this option takes precedence.
     ///
     /// ```
     /// use counter_admin::Options;
@@ -220,8 +220,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// When it is not a path from the root in the characters of RFC 3986, of at most 512 bytes, or has an
-    /// empty segment, a segment of dots, a comma or a semicolon.
+    /// Fails if the path does not begin with a slash, has more than 512 bytes or characters that RFC 3986 does not allow, or
+    /// contains an empty segment, a segment of dots, a comma or a semicolon.
     ///
     /// [`Access::forwarded_prefix`]: crate::Access::forwarded_prefix
     pub fn public_path(mut self, path: &str) -> Result<Self, PublicPathError> {

@@ -20,12 +20,12 @@ use super::throttle::{Attempts, Judgement, Shown};
 use super::way::Way;
 use crate::mount::{Mount, PublicPath, original};
 
-/// The credentials that open the admin router, and the rights that come with them. There is no default.
+/// The credentials that the admin router accepts, and the rights of each. There is no default.
 ///
 /// ```
 /// use counter_admin::Access;
 ///
-/// // The office reads; the owner of the token forgets as well.
+/// // The office can read; the owner of the token can also forget counters.
 /// let office = Access::basic("office", "correct horse battery staple")?;
 /// let owner = Access::bearer("a-long-random-token")?.may_forget();
 /// let access = office.or(owner);
@@ -35,22 +35,21 @@ use crate::mount::{Mount, PublicPath, original};
 ///
 /// # Guesses
 ///
-/// Failed logins are counted, and their rate is bounded in each process. A peer may be wrong ten times, and then once in
-/// ten seconds. All strangers together, which are peers that have never logged in, may be wrong 1,000 times, and then 50
-/// times a second. Beyond that, credentials are not compared, and the answer is 429. Valid credentials and repeated wrong
-/// ones cost nothing. What strangers guess affects neither peers that have logged in before nor credentials that were
-/// valid before, from any address; sessions and links have no limit at all. This slows guessing down and does not prevent
-/// it: a long random token does.
+/// Failed logins are counted, and their rate is limited in each process. A peer can fail ten times, and then once in ten
+/// seconds. All peers that have never logged in can together fail 1,000 times, and then 50 times a second. Beyond that,
+/// credentials are not compared, and the response is a 429. Valid credentials and repeated wrong ones cost nothing. Guesses
+/// of unknown peers do not affect peers that have logged in before, credentials that were valid before, sessions, or links.
+/// The limit slows guessing down but does not prevent it: a long random token does.
 ///
 /// A peer is the address of the connection (the first 64 bits of IPv6), which the server must leave in the
 /// request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
 /// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses prevents
 /// the others from logging in; their sessions stay valid.
 ///
-/// The body of a login may have 16 KiB, and has to arrive within 10 s. If 64 newer logins have begun before it is complete,
-/// it is refused.
+/// The body of a login can have up to 16 KiB, and must arrive within 10 s. It is refused if 64 newer logins begin before it
+/// is complete.
 ///
-/// Requests that change something are refused when a browser sends them for a page of another origin.
+/// Requests that change something are refused if a browser sends them for a page of another origin.
 #[derive(Clone)]
 pub struct Access {
     pub(crate) ways: Vec<Way>,
@@ -81,14 +80,14 @@ impl Access {
     /// The smallest number of characters in a token.
     pub const MIN_TOKEN_CHARS: usize = MIN_TOKEN_CHARS;
 
-    /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
-    /// which begins a session and redirects to the address without it. A browser that comes without a token
-    /// is asked for it by a form, which begins a session as well.
+    /// Accepts this token as `Authorization: Bearer …`, or once as `?token=…` in the address of a page, which begins a
+    /// session and redirects to the address without the token. A browser without a token receives a form, which begins a
+    /// session as well.
     ///
     /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with a key derived from the token. All instances with
     /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime), is
-    /// [revoked](crate::guide#sessions), or the token changes. The cookie is `Secure` when the request came by
-    /// `https`, as far as that is known; behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
+    /// [revoked](crate::guide#sessions), or the token changes. The cookie is `Secure` if the request is known
+    /// to use `https`; behind a proxy that terminates TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
     /// A session can make [links](crate::guide#a-link-to-one-view) that show one view
     /// to clients without the token, signed with the same key.
@@ -117,11 +116,11 @@ impl Access {
         Ok(Self::of(Way::bearer(token)))
     }
 
-    /// Accepts this name and password, which browsers ask for (RFC 7617). They are sent with every request as
-    /// they are, and are confidential over TLS only.
+    /// Accepts this name and password, for which browsers prompt (RFC 7617). Browsers send them in clear text with every
+    /// request, so they are confidential over TLS only.
     ///
     /// # Errors
-    /// When one of them is empty or has a control character, or the name has a colon.
+    /// Fails if one of them is empty or has a control character, or if the name has a colon.
     pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
         let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
         if wrong(user) || wrong(password) || user.contains(':') {
@@ -130,22 +129,21 @@ impl Access {
         Ok(Self::of(Way::basic(user, password)))
     }
 
-    /// Accepts requests by a closure, and none on which it panics. It sees the head of a request, with what
-    /// layers further out have left in its extensions.
+    /// Accepts the requests for which a closure returns `true`. If it panics, the request is refused. The closure receives
+    /// the head of a request, with the extensions of the layers further out.
     ///
-    /// The closure sees every request without other valid credentials, however many it refuses: a comparison
-    /// with a secret has to be bounded by the closure itself. A refusal is no failed login, and keeps nobody
-    /// from logging in.
+    /// The closure is called for every request without other valid credentials, with no limit on refusals. If it compares
+    /// secrets, it has to limit guesses itself. A refusal does not count as a failed login.
     #[must_use]
     pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::from_async_fn(move |parts| ready(allowed(parts)))
     }
 
-    /// Accepts requests by the future that a closure returns; otherwise as [`from_fn`](Self::from_fn).
+    /// Accepts the requests for which the future of a closure returns `true`; otherwise like [`from_fn`](Self::from_fn).
     ///
-    /// The future takes what it needs from the request, such as the session that a layer of the application
-    /// has left in its extensions: the [guide](crate::guide#with-the-applications-own-session) shows
-    /// one of `tower-sessions`. A request waits for it as long as it takes.
+    /// The closure can read the request, for example the session that a layer of the application has put into the
+    /// extensions. The [guide](crate::guide#with-the-applications-own-session) shows this with `tower-sessions`. A request
+    /// waits for the future without a timeout.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -154,7 +152,7 @@ impl Access {
     /// struct Account(u64);
     ///
     /// async fn is_admin(account: Account) -> bool {
-    ///     account.0 == 1 // a question to the database
+    ///     account.0 == 1 // a query to the database
     /// }
     ///
     /// let access = Access::from_async_fn(|parts| {
@@ -191,13 +189,12 @@ impl Access {
         self
     }
 
-    /// Grants the right to send hits to `api/hits`, which is there with
-    /// [`Options::hits`](crate::Options::hits).
+    /// Grants the right to send hits to `/api/hits`, which `Options::hits` (feature `hits`) opens.
     ///
     /// ```
     /// use counter_admin::Access;
     ///
-    /// // The programs of the shop record; people of the office only read.
+    /// // The programs of the shop can send hits; the office can only read.
     /// let shop = Access::bearer("a-long-random-token-of-the-shop")?.may_record();
     /// let access = Access::basic("office", "correct horse battery staple")?.or(shop);
     /// # drop(access);
@@ -211,13 +208,13 @@ impl Access {
         self
     }
 
-    /// Grants the right to audit an archive by a `POST` to `api/audit`, and to repair one of its stores from the other. The
-    /// path is there with [`Options::archive`](crate::Options::archive); who may read may read the last audit.
+    /// Grants the right to audit an archive with a `POST` to `/api/audit`, and to repair one of its stores from the other.
+    /// [`Options::archive`](crate::Options::archive) opens this path; all clients with access can read the last audit.
     ///
     /// ```
     /// use counter_admin::Access;
     ///
-    /// // The office reads; the owner of the token decides which store is right.
+    /// // The office can read; the owner of the token decides which store is right.
     /// let owner = Access::bearer("a-long-random-token")?.may_repair();
     /// let access = Access::basic("office", "correct horse battery staple")?.or(owner);
     /// # drop(access);
@@ -231,13 +228,13 @@ impl Access {
         self
     }
 
-    /// Grants the right to add notes and to remove them, by `api/notes` and by the pages, where
-    /// [`Options::notes`](crate::Options::notes) has opened them; who may read may read them.
+    /// Grants the right to add and remove notes, at `/api/notes` and on the pages.
+    /// [`Options::notes`](crate::Options::notes) opens them; all clients with access can read notes.
     ///
     /// ```
     /// use counter_admin::Access;
     ///
-    /// // The script that deploys leaves notes; people of the office only read.
+    /// // The deployment script can add notes; the office can only read.
     /// let deploy = Access::bearer("a-long-random-token-of-the-script")?.may_note();
     /// let access = Access::basic("office", "correct horse battery staple")?.or(deploy);
     /// # drop(access);
@@ -251,14 +248,13 @@ impl Access {
         self
     }
 
-    /// Grants the right to silence rules and to send a test, at `api/alerts/silence` and `api/alerts/test` and on the
-    /// dashboard. The paths are there with [`Options::alerts`](crate::Options::alerts); who may read may read the
-    /// alerts.
+    /// Grants the right to silence rules and to send a test, at `/api/alerts/silence` and `/api/alerts/test` and on the
+    /// dashboard. [`Options::alerts`](crate::Options::alerts) opens these paths; all clients with access can read the alerts.
     ///
     /// ```
     /// use counter_admin::Access;
     ///
-    /// // The office sees what is raised; who is on call silences it.
+    /// // The office can read alerts; the token of the on-call engineer can silence them.
     /// let on_call = Access::bearer("a-long-random-token")?.may_silence();
     /// let access = Access::basic("office", "correct horse battery staple")?.or(on_call);
     /// # drop(access);
@@ -272,14 +268,13 @@ impl Access {
         self
     }
 
-    /// Marks the session cookie `Secure` whatever a request looks like, so that browsers send it over TLS
-    /// only.
+    /// Marks the session cookie `Secure` for every request, so that browsers send it over TLS only.
     ///
-    /// Without this setting the cookie is `Secure` if the request came over HTTP/2 with the scheme `https`, or if its
-    /// last `X-Forwarded-Proto` is `https` and it came from a proxy that [`clients`](Self::clients) trusts. Use it if the site
-    /// is reached by `https` only, and its proxy does not send this header, or its server speaks HTTP/1.1 over TLS. A link with
-    /// the token then does not log in over plain HTTP, except to `http://localhost` and `http://127.0.0.1` in most browsers; a
-    /// bearer header does.
+    /// By default, the cookie is `Secure` if the request uses HTTP/2 with the scheme `https`, or if its last
+    /// `X-Forwarded-Proto` is `https` and it comes from a proxy that [`clients`](Self::clients) trusts. Use this setting if
+    /// the site is available by `https` only, and either the proxy does not send this header or the server speaks HTTP/1.1
+    /// over TLS. A link with the token then does not log in over plain HTTP, except to `http://localhost` and
+    /// `http://127.0.0.1` in most browsers; a bearer header does.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -304,8 +299,8 @@ impl Access {
         self
     }
 
-    /// Tells peers apart by this address where guesses are bounded. Default: the address of the connection,
-    /// which behind a proxy is always the proxy's.
+    /// Sets the address that identifies a peer for the limits on guesses. Default: the address of the connection, which
+    /// behind a proxy is always that of the proxy.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -322,8 +317,7 @@ impl Access {
         self
     }
 
-    /// Reads `X-Forwarded-Prefix`, in which a proxy tells which part of the path it has taken away. Default:
-    /// the header is ignored.
+    /// Reads `X-Forwarded-Prefix`, which says which part of the path a proxy has removed. Default: the header is ignored.
     ///
     /// Links, redirects and the path of the session cookie then begin with it. Only the proxies that
     /// [`clients`](Self::clients) trusts are believed: those of its networks, or, where it counts hops, any
@@ -348,9 +342,8 @@ impl Access {
 
     /// Accepts the credentials of either access, each with its own rights.
     ///
-    /// A cookie is [secure](Self::secure_cookie) when either of them asks for it, sessions have the shorter
-    /// [lifetime](Self::session_lifetime), and [clients](Self::clients) are those of the first that sets
-    /// them.
+    /// A cookie is [secure](Self::secure_cookie) if one of them requires it, sessions have the shorter
+    /// [lifetime](Self::session_lifetime), and [clients](Self::clients) are those of the first that sets them.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.secure_cookie |= other.secure_cookie;
@@ -363,8 +356,8 @@ impl Access {
         self
     }
 
-    /// Returns the number of requests that tried to log in and were refused, by this value and all its
-    /// clones. A session that is over or not valid is not an attempt.
+    /// Returns the number of failed logins, counted by this value and all its clones. An expired or invalid session does not
+    /// count.
     #[must_use]
     pub fn failed_logins(&self) -> u64 {
         self.attempts.failed()

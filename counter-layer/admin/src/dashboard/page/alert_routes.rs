@@ -1,7 +1,7 @@
 //! The paths of the page of alerts and of its forms.
 
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use counter_alert::{Alerts, SilenceError};
@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;
 use super::pages::Trouble;
-use super::routes::{Dashboard, html, see_other, trouble, written};
+use super::routes::{Dashboard, Refusal, html, see_other, trouble, written};
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::caching::validate;
@@ -38,21 +38,12 @@ async fn page(
     RawQuery(query): RawQuery,
     client: Client,
     headers: HeaderMap,
-) -> Response {
-    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
-    let known = match alerts.read().await {
-        Ok(known) => known,
-        Err(error) => return trouble(dashboard.stats(), &view, &error),
-    };
+) -> Result<Response, Refusal> {
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let known = alerts.read().await.map_err(|error| trouble(dashboard.stats(), &view, &error))?;
     let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
-    match written(&page) {
-        // It is its own moving part, so that a page that has not changed is not sent again.
-        Ok(text) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
-        Err(response) => *response,
-    }
+    // It is its own moving part, so that a page that has not changed is not sent again.
+    Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", written(&page)?))
 }
 
 async fn silence(
@@ -60,11 +51,8 @@ async fn silence(
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Response {
-    let form = match form.read(MAX_FORM_BYTES).await {
-        Ok(form) => form,
-        Err(problem) => return problem.into_response(),
-    };
+) -> Result<Response, Refusal> {
+    let form = form.read(MAX_FORM_BYTES).await?;
     let field = |name| {
         let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
         fields.next().map(|(_, value)| value).unwrap_or_default()
@@ -73,16 +61,16 @@ async fn silence(
     let Some(seconds) = Seconds::parse(&field("seconds")) else {
         let text = "That is no time for which a rule can be silenced.".to_owned();
         let page = Trouble::of(dashboard.stats(), &view, "Nothing is silenced", text);
-        return html(StatusCode::BAD_REQUEST, &page);
+        return Ok(html(StatusCode::BAD_REQUEST, &page));
     };
-    match alerts::silence(&alerts, &rule, &seconds).await {
+    Ok(match alerts::silence(&alerts, &rule, &seconds).await {
         Ok(_) => see_other(&mount, ALERTS),
         Err(SilenceError::Store(error)) => trouble(dashboard.stats(), &view, &error),
         Err(_) => {
             let text = format!("There is no rule with the name {}.", isolated(&rule));
             html(StatusCode::NOT_FOUND, &Trouble::of(dashboard.stats(), &view, "No such rule", text))
         }
-    }
+    })
 }
 
 async fn test(

@@ -36,6 +36,28 @@ pub(crate) struct Dashboard {
     annotators: Annotators,
 }
 
+/// The response in place of a page.
+#[derive(Debug)]
+pub(crate) struct Refusal(Box<Response>);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+impl From<Response> for Refusal {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        problem.into_response().into()
+    }
+}
+
 impl Dashboard {
     pub(crate) const fn new(stats: Stats, zone: Zone, annotators: Annotators) -> Self {
         Self { stats, zone, annotators }
@@ -61,13 +83,13 @@ impl Dashboard {
         page: Page,
         client: Client,
         query: Option<&str>,
-    ) -> Result<View, Box<Response>> {
+    ) -> Result<View, Refusal> {
         let reach = &self.stats.reach().counts;
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
         let client = Client { may_note: client.may_note && self.takes_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default(), reach)
-            .map_err(|wrong| Box::new(self.refuse(mount, client, &wrong)))
+            .map_err(|wrong| self.refuse(mount, client, &wrong))
     }
 
     /// Returns the first view, for a page without a chart.
@@ -76,9 +98,10 @@ impl Dashboard {
     }
 
     /// Returns the answer to an address with a value that is not allowed.
-    fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Response {
+    fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Refusal {
         let view = self.first_view(mount, client);
-        html(StatusCode::BAD_REQUEST, &Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string()))
+        let page = Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string());
+        Refusal::from(html(StatusCode::BAD_REQUEST, &page))
     }
 }
 
@@ -137,13 +160,10 @@ async fn site(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Response {
-    let view = match dashboard.view(&mount, Page::Site, client, query.as_deref()) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
+) -> Result<Response, Refusal> {
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
-    answer(&dashboard.stats, &view, page)
+    Ok(answer(&dashboard.stats, &view, page))
 }
 
 async fn counter(
@@ -151,13 +171,10 @@ async fn counter(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Response {
+) -> Result<Response, Refusal> {
     let stats = &dashboard.stats;
-    let view = match dashboard.view(&mount, Page::Counter, client, query.as_deref()) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
-    match stats.contains_counters(&view.chart.counters[..1]).await {
+    let view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
+    Ok(match stats.contains_counters(&view.chart.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
             let text = format!("There is no counter with the name {}.", isolated(&view.chart.counters[0]));
             html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
@@ -165,7 +182,7 @@ async fn counter(
         // Where the list of counters cannot be read, none is denied.
         Ok(_) => answer(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
         Err(error) => trouble(stats, &view, &error),
-    }
+    })
 }
 
 /// Answers with the moving parts of either page, or that they have not changed.
@@ -176,17 +193,14 @@ async fn parts(
     RawQuery(query): RawQuery,
     client: Client,
     headers: HeaderMap,
-) -> Response {
-    let view = match dashboard.view(&mount, page, client, query.as_deref()) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
+) -> Result<Response, Refusal> {
+    let view = dashboard.view(&mount, page, client, query.as_deref())?;
     let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
-    match moving.map(|moving| Parts { moving }.render()) {
+    Ok(match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
         Ok(Err(error)) => unwritten(&error),
         Err(error) => trouble(&dashboard.stats, &view, &error),
-    }
+    })
 }
 
 /// Adds the note of a form, and leads back to the page with it.
@@ -195,20 +209,14 @@ async fn add_note(
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Response {
-    let form = match form.read(MAX_FORM_BYTES).await {
-        Ok(form) => form,
-        Err(problem) => return problem.into_response(),
-    };
+) -> Result<Response, Refusal> {
+    let form = form.read(MAX_FORM_BYTES).await?;
     let (sent, view) = (Sent::read(&form), dashboard.first_view(&mount, client));
-    let note = match sent.note(&dashboard.zone, Timestamp::now()) {
-        Ok(note) => note,
-        Err(reason) => {
-            let page = Trouble::of(&dashboard.stats, &view, "This cannot be a note", reason);
-            return html(StatusCode::BAD_REQUEST, &page);
-        }
-    };
-    match notes.add(&note).await {
+    let note = sent.note(&dashboard.zone, Timestamp::now()).map_err(|reason| {
+        let page = Trouble::of(&dashboard.stats, &view, "This cannot be a note", reason);
+        html(StatusCode::BAD_REQUEST, &page)
+    })?;
+    Ok(match notes.add(&note).await {
         Ok(_) => {
             tracing::info!(id = note.id(), "a note was added");
             see_other(&mount, sent.to())
@@ -218,7 +226,7 @@ async fn add_note(
             html(StatusCode::CONFLICT, &page)
         }
         Err(error) => trouble(&dashboard.stats, &view, &error),
-    }
+    })
 }
 
 /// Removes the note that a form names, and leads back to the page without it.
@@ -227,13 +235,10 @@ async fn remove_note(
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Response {
-    let form = match form.read(MAX_FORM_BYTES).await {
-        Ok(form) => form,
-        Err(problem) => return problem.into_response(),
-    };
+) -> Result<Response, Refusal> {
+    let form = form.read(MAX_FORM_BYTES).await?;
     let sent = Sent::read(&form);
-    match notes.remove(&sent.id).await {
+    Ok(match notes.remove(&sent.id).await {
         Ok(is_removed) => {
             if is_removed {
                 tracing::info!(id = sent.id, "a note was removed");
@@ -241,7 +246,7 @@ async fn remove_note(
             see_other(&mount, sent.to())
         }
         Err(error) => trouble(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
-    }
+    })
 }
 
 pub(crate) fn see_other(mount: &Mount, to: &str) -> Response {
@@ -265,21 +270,15 @@ async fn share(
     RawQuery(query): RawQuery,
     client: Client,
     signer: Option<Extension<Signer>>,
-) -> Response {
-    let Some(Extension(Signer(secrets))) = signer else { return Problem::no_token().into_response() };
+) -> Result<Response, Refusal> {
+    let Some(Extension(Signer(secrets))) = signer else { return Err(Problem::no_token().into()) };
     let query = query.unwrap_or_default();
-    let view = match dashboard.view(&mount, page, client, Some(&query)) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
-    let days = match days(&query) {
-        Ok(days) => days,
-        Err(wrong) => return dashboard.refuse(&mount, client, &wrong),
-    };
+    let view = dashboard.view(&mount, page, client, Some(&query))?;
+    let days = days(&query).map_err(|wrong| dashboard.refuse(&mount, client, &wrong))?;
     let until = Timestamp::now().plus(days * 86_400);
     let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
     let link = format!("{}{}?{signed}", view.site.mount, view.shared_path());
-    html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
+    Ok(html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until)))
 }
 
 /// Returns the days that a link is to last.
@@ -301,21 +300,18 @@ async fn shared(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Response {
+) -> Result<Response, Refusal> {
     let query = query.unwrap_or_default();
-    let view = match dashboard.view(&mount, page, client, Some(&query)) {
-        Ok(view) => view,
-        Err(refusal) => return *refusal,
-    };
+    let view = dashboard.view(&mount, page, client, Some(&query))?;
     let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
-    match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
+    Ok(match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
         Ok(page) => html(StatusCode::OK, &page),
         // No health and no ledger: they are not what is shared.
         Err(error) => {
             warn(&dashboard.stats, &error, "a shared view cannot be read");
             (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
         }
-    }
+    })
 }
 
 fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
@@ -334,13 +330,13 @@ pub(crate) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
 pub(crate) fn html(status: StatusCode, page: &impl Template) -> Response {
     match written(page) {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(response) => *response,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
 /// The text of a page, or the answer instead.
-pub(crate) fn written(page: &impl Template) -> Result<String, Box<Response>> {
-    page.render().map_err(|error| Box::new(unwritten(&error)))
+pub(crate) fn written(page: &impl Template) -> Result<String, Refusal> {
+    page.render().map_err(|error| Refusal::from(unwritten(&error)))
 }
 
 fn unwritten(error: &askama::Error) -> Response {

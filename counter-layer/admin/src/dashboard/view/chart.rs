@@ -1,4 +1,4 @@
-//! What the chart of a page shows.
+//! The content of the chart of a page.
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};

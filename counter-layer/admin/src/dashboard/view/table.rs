@@ -1,4 +1,4 @@
-//! What the table of a page shows.
+//! The content of the table of a page.
 
 use counter_core::CounterName;
 
