@@ -5,8 +5,8 @@ use super::tree::{Tree, Use, sample};
 /// The families of counts, each a folder of the core.
 const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document", "note", "forecast", "alert"];
 
-/// The modules that know all families: the stores, and the guide.
-const ABOVE: [&str; 2] = ["stores", "guide"];
+/// The modules that know all families: the stores, the guide, and what other packages use.
+const ABOVE: [&str; 3] = ["stores", "guide", "internal"];
 
 /// The names that a family may take from another: whose, from whom, and which.
 const SHARED: [(&str, &str, &str); 24] = [
