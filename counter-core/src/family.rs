@@ -1,4 +1,4 @@
-//! What all families of counters have in common: names, shards and writers, boxed futures, handles on stores, lines of
+//! Parts that all families of counters share: names, shards and writers, boxed futures, handles on stores, lines of
 //! dumps, and metrics of operations.
 
 pub(crate) mod name;

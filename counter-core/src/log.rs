@@ -1,5 +1,4 @@
-//! What is logged: errors with their causes, and at most one line a second for each cause. A panic of what logs or is
-//! called from a loop is caught.
+//! Logging of errors: with their causes, at most once a second for each cause, and through panics.
 
 pub(crate) mod debug;
 pub(crate) mod unwind;

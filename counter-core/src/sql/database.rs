@@ -53,8 +53,7 @@ impl Database {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of an attempt, of which there are several while the database gives way to other
-    /// transactions, all of them within 5 s.
+    /// Returns the result of an attempt, which is repeated for up to 5 s while it conflicts with other transactions.
     pub(crate) async fn attempt<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -62,7 +61,7 @@ impl Database {
         Self::attempt_within(CALL_TIMEOUT, once).await
     }
 
-    /// Returns the result of an attempt at a batch, which may take a minute where each of its statements is answered.
+    /// Returns the result of an attempt at a batch, which may take a minute if each statement is answered in time.
     pub(crate) async fn attempt_batch<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -92,7 +91,7 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that is going to write, unless the tables are of another version by now.
+    /// Begins a transaction for writing, unless the tables have another version by now.
     pub(crate) async fn begin(&self) -> Result<Session, Failure> {
         let pools = self.pools().await?;
         let mut session = pools.writer().await?;
@@ -133,7 +132,7 @@ impl Database {
         self.attempt(fetch).await
     }
 
-    /// Checks that the database has the settings that are needed.
+    /// Checks that the settings of the database are suitable.
     pub(crate) async fn check_settings(&self) -> Result<(), SchemaError> {
         let unfit = self.dialect.unfit;
         if unfit.is_empty() {
@@ -145,7 +144,7 @@ impl Database {
         reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unfit(reason)))
     }
 
-    /// Checks that the tables are there and of the right version.
+    /// Checks that the tables exist and have the right version.
     pub(crate) async fn check_tables(&self) -> Result<(), SchemaError> {
         let read = || async {
             let pools = self.pools().await?;

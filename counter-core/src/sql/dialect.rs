@@ -7,14 +7,14 @@ use sqlx::error::DatabaseError;
 
 use super::failure::{Class, Failure};
 
-/// The expressions that each database writes in its own way.
+/// The expressions and statements that differ between the databases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     /// The name of the database, for people.
     pub(crate) name: &'static str,
     /// The Unix time of the database's clock.
     pub(crate) now: &'static str,
-    /// The statement that begins a transaction which is going to write.
+    /// The statement that begins a transaction for writing.
     pub(super) begin: &'static str,
     /// The same, and a statement that returns the version of the tables: one request to a server.
     pub(super) begin_with_version: &'static str,
@@ -24,20 +24,20 @@ pub(crate) struct Dialect {
     pub(crate) pairs: &'static str,
     /// Locks the rows of a `SELECT` until the transaction ends.
     pub(crate) for_update: &'static str,
-    /// The end of the `SELECT` of rows to delete: those that another transaction holds are left out.
+    /// The end of the `SELECT` of rows to delete, which skips rows that another transaction has locked.
     pub(super) skip_locked: &'static str,
-    /// The lines of all rows as one text, where `{}` is what stands in a line, and what stands between two columns
-    /// of it.
+    /// An aggregate that joins the lines of all rows into one text, where `{}` is a line; and the text before, between
+    /// and after the columns of a line.
     pub(super) lines: (&'static str, [&'static str; 3]),
     /// The larger of two numbers: the name of the function.
     pub(crate) greatest: &'static str,
-    /// True where an `UPDATE` names a second table after `FROM`, and not before `SET`.
+    /// Whether an `UPDATE` names a second table after `FROM`, and not before `SET`.
     pub(super) updates_from: bool,
-    /// True where an `INSERT` says what to do with rows that are there after `ON CONFLICT`.
+    /// Whether an `INSERT` handles existing rows by `ON CONFLICT`.
     pub(crate) on_conflict: bool,
-    /// True where a `DELETE` itself takes a `LIMIT`.
+    /// Whether a `DELETE` can have a `LIMIT`.
     pub(super) limits_delete: bool,
-    /// A statement that returns why the database cannot be used, if it cannot; empty where it always can.
+    /// A statement that returns the reason if the database cannot be used; empty if it always can.
     pub(super) unfit: &'static str,
     /// Statements that set up each connection; empty if there are none.
     pub(super) settings: &'static str,
@@ -68,8 +68,7 @@ impl Dialect {
         all.replace("{}", &format!("{open}{}{close}", columns.join(between)))
     }
 
-    /// Writes an `INSERT` that leaves rows as they are which are there already; `rows` is what follows the
-    /// columns.
+    /// Writes an `INSERT` that does not change existing rows; `rows` is the text after the columns.
     pub(crate) fn insert_new(&self, into: &str, rows: &str) -> String {
         if self.on_conflict {
             format!("INSERT INTO {into} {rows} ON CONFLICT DO NOTHING")
@@ -78,8 +77,8 @@ impl Dialect {
         }
     }
 
-    /// Writes an `INSERT` that changes one column of rows which are there already. In `value`, `{new}` is
-    /// the value of the new row, and `{old}` that of the row which is there.
+    /// Writes an `INSERT` that sets columns of existing rows. In the value of a column, `{new}` is the value of the new
+    /// row, and `{old}` that of the existing row.
     pub(crate) fn upsert(
         &self,
         table: &str,
@@ -105,7 +104,7 @@ impl Dialect {
         text
     }
 
-    /// Writes a `DELETE` of no more than so many rows; `keys` are the columns by which they are known.
+    /// Writes a `DELETE` of at most this number of rows; `keys` are the columns of the primary key.
     pub(crate) fn delete_some(&self, table: &str, keys: &str, such: &str, most: i64) -> String {
         if self.limits_delete {
             return format!("DELETE FROM {table} WHERE {such} LIMIT {most}");

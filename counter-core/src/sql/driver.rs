@@ -1,4 +1,4 @@
-//! Drivers: what `sqlx` has for each database, behind one interface.
+//! The drivers of `sqlx` behind one interface.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub(crate) trait Connection: Send {
         values: &'a [Value<'a>],
     ) -> BoxFuture<'a, Result<Vec<Row>, SqlError>>;
 
-    /// Executes one or more statements without values, as they are; returns the rows of all of them.
+    /// Executes one or more statements without values in one request; returns the rows of all of them.
     fn fetch_text(&mut self, text: &'static str) -> BoxFuture<'_, Result<Vec<Row>, SqlError>>;
 }
 

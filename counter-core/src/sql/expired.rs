@@ -23,10 +23,10 @@ const TABLES: [(&str, &str, &str); 2] = [
     ("access_window", "id", "start > ?"),
 ];
 
-/// The number of rows that are removed from each table at once. No transaction makes more.
+/// The number of rows that one transaction removes from a table. No transaction inserts more.
 const ROWS: i64 = 1000;
 
-/// The condition under which a row of any of them is removed.
+/// The condition of the rows to remove, in each of the tables.
 const OVER: &str = "expiry <= ?";
 
 /// The seconds by which the stored time may differ from the trusted one: it is written this rarely.

@@ -6,31 +6,31 @@ use sqlx::Error as SqlError;
 use super::schema::SchemaError;
 use crate::error::{Error, ErrorKind};
 
-/// The meanings of what a database answers instead of doing it.
+/// The meaning of an error that a database returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// It gave way to another transaction, and trying again is safe.
+    /// The transaction conflicted with another one, and a retry is safe.
     Busy,
     /// A sum leaves the range of an `i64`.
     OutOfRange,
-    /// Its disk is full.
+    /// The disk of the database is full.
     Full,
-    /// It is ending or has failed, which may be after the commit.
+    /// The server is shutting down or has failed, perhaps after the commit.
     Unconfirmed,
-    /// It has no table of this name.
+    /// The table does not exist.
     NoTable,
     /// Anything else: nothing was done.
     Refused,
 }
 
-/// A failure of a statement, with what it means.
+/// A failure of a statement.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The database answered.
+    /// The database returned an error of this class.
     Answer(Class, SqlError),
-    /// The database did not answer, or not what was asked for.
+    /// The database did not answer, or its answer could not be read.
     Silence(SqlError),
-    /// The database holds something else than what belongs there.
+    /// The database contains unexpected data.
     Malformed(Error),
     /// The tables are not of this version: nothing was done.
     Schema(SchemaError),

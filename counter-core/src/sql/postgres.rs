@@ -20,7 +20,7 @@ pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {
 
 const DIALECT: &Dialect = &Dialect {
     name: "PostgreSQL",
-    // The cast alone would round up, half a second before everybody else's clock.
+    // The cast alone would round to the nearest second.
     now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_with_version: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT value FROM access_meta WHERE name = 'version'",

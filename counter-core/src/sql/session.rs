@@ -52,7 +52,7 @@ impl Session {
         rows.map_err(|error| self.dialect.failure(error))
     }
 
-    /// Executes one or more statements without values, as they are, in any time; returns the rows of all of them.
+    /// Executes one or more statements without values, without a time limit; returns the rows of all of them.
     pub(super) async fn fetch_text(&mut self, text: &'static str) -> Result<Vec<Row>, Failure> {
         let rows = self.connection().fetch_text(text).await;
         rows.map_err(|error| self.dialect.failure(error))

@@ -44,8 +44,8 @@ pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate
 const DIALECT: &Dialect = &Dialect {
     name: "SQLite",
     now: "CAST(strftime('%s', 'now') AS INTEGER)",
-    // Takes the place of the writer at once: a transaction that reads first and then cannot write would have to
-    // begin anew.
+    // Locks the database for writing immediately: a transaction that reads first and then cannot write would have to
+    // be repeated.
     begin: "BEGIN IMMEDIATE",
     begin_with_version: "BEGIN IMMEDIATE; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "IN (SELECT value FROM json_each(?))",
@@ -72,8 +72,8 @@ const BUSY: Duration = Duration::from_secs(4);
 
 /// Returns the settings of every connection.
 ///
-/// With a write-ahead log readers and the writer do not wait for each other. `FULL` writes the log to the disk at
-/// each commit, so that what was acknowledged survives the loss of power too; that is one write a flush.
+/// With a write-ahead log, readers and the writer do not wait for each other. `FULL` writes the log to the disk at each
+/// commit, so that an acknowledged batch survives a power failure; that is one write per flush.
 pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).busy_timeout(BUSY)
 }
@@ -130,7 +130,7 @@ fn classify(answer: &dyn DatabaseError) -> Class {
         (_, 13) => Class::Full,
         // SQLITE_IOERR: a commit whose last write failed may be found after a restart.
         (_, 10) => Class::Unconfirmed,
-        // SQLITE_ERROR has no code of its own for this.
+        // SQLITE_ERROR, which has no more specific code for this.
         (1, _) if answer.message().starts_with("no such table") => Class::NoTable,
         _ => Class::Refused,
     }

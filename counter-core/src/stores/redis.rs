@@ -56,7 +56,7 @@ impl RedisStore {
         RedisBuilder::default()
     }
 
-    /// Asks the server what it is and can do; of a cluster, the one with the first shard.
+    /// Queries the version and the capabilities of the server; in a cluster, of the node with the first shard.
     ///
     /// # Errors
     /// Fails when it does not answer.

@@ -153,7 +153,7 @@ impl Tables<'_> {
         Ok(Some(refused.unwrap_or_default().unsigned_abs()))
     }
 
-    /// Adds all at once, or one by one if that leaves the range, so that one row does not hold up the others.
+    /// Adds all by one statement, or one by one if a sum leaves the range, so that one row does not block the rest.
     async fn add_all(&mut self, batch: &EntityBatch) -> Result<(Vec<EntityRow>, u64), Failure> {
         if let Some(rows) = self.try_add(batch.kind, &batch.additions).await? {
             return Ok((rows, 0));

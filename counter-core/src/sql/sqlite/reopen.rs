@@ -86,7 +86,7 @@ impl FileSource {
             }
             PathState::Missing(_) | PathState::Replaced => {}
         }
-        // If this fails, the file that was moved lacks what is only in its log.
+        // If this fails, the file that was moved lacks the changes that are only in its log.
         drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
         file.remove_log().map_err(|error| Failure::Silence(SqlError::Io(error)))?;
         let new = match creates_tables {

@@ -45,8 +45,8 @@ enum Kind {
 }
 
 impl SqlBuilder {
-    /// Makes the tables when connecting, if they are missing, and brings those of an older version to this one. In
-    /// SQLite it makes the file, too, which only its owner may read and write (mode 0600), with the log beside it.
+    /// Creates missing tables when connecting, and upgrades tables of an older version. In SQLite it also creates the
+    /// file, with mode 0600 like its log: only the owner may read and write it.
     ///
     /// Processes that do so at the same time do not disturb each other. The user of the database needs the right to
     /// create tables; where that is not wanted, the [guide](crate::guide::sql) has the text of the schema.
@@ -100,8 +100,8 @@ impl SqlBuilder {
         self
     }
 
-    /// Connects in the same way to a file of SQLite, with settings of one's own; the journal, the synchronisation and
-    /// the time for which a writer waits are set by the store.
+    /// Connects in the same way to a file of SQLite, with your settings. The store sets the journal, the synchronisation
+    /// and the time for which a writer waits.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -116,7 +116,7 @@ impl SqlBuilder {
         check(crate::sql::sqlite::open(options, self.settings), self.settings).await
     }
 
-    /// Connects in the same way to PostgreSQL, with settings of one's own.
+    /// Connects in the same way to PostgreSQL, with your settings.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -131,7 +131,7 @@ impl SqlBuilder {
         check(crate::sql::postgres::open(options, self.settings), self.settings).await
     }
 
-    /// Connects in the same way to MariaDB, with settings of one's own.
+    /// Connects in the same way to MariaDB, with your settings.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
