@@ -180,14 +180,6 @@ pub mod internal {
     pub use crate::log::debug::{debug_in_full, in_full};
 }
 
-#[cfg(feature = "dump")]
-use family::line;
-#[cfg(feature = "spool")]
-use family::private_file;
-use family::{future, handle, name, shard, writer};
-use log::{debug, log_limit, unwind};
-use time::{backoff, expiry_clock, later};
-
 pub use error::{Error, ErrorKind};
 pub use family::name::CounterName;
 #[cfg(feature = "redis")]

@@ -75,5 +75,5 @@ pub use store::{Cleaned, Store};
 pub use upkeep::Upkeep;
 pub use witness::Witness;
 
-pub use crate::name::CounterNameError;
-pub use crate::writer::WriterId;
+pub use crate::family::name::CounterNameError;
+pub use crate::family::writer::WriterId;

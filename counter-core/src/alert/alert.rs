@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Severity;
 use crate::Timestamp;
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// A message about a rule: its alert is raised, or resolved. Or a test, which is about none.
 ///

@@ -10,9 +10,9 @@ use super::rule::AlertRule;
 use super::shared::{ATTEMPTS, DOCUMENT, Shared};
 use super::state::{Decision, RuleState, SILENCE};
 use super::{Alert, AlertKind, Explanation, HistoryEntry, Severity, Unit};
-use crate::backoff::Backoff;
 use crate::document::DocumentStore;
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
+use crate::time::backoff::Backoff;
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// A handle on rules and what all processes know of them: their state, the history, silences, and tests.

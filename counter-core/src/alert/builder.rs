@@ -12,7 +12,7 @@ use super::watch::Watch;
 use super::{Deliver, DeliveryError, Message};
 use crate::Timestamp;
 use crate::document::DocumentStore;
-use crate::unwind::tell;
+use crate::log::unwind::tell;
 use crate::visits::Stats;
 
 /// The settings of a [`Watch`].

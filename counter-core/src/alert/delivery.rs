@@ -4,8 +4,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Message;
-use crate::future::BoxFuture;
-use crate::unwind::{Panicked, caught, tell};
+use crate::family::future::BoxFuture;
+use crate::log::unwind::{Panicked, caught, tell};
 
 /// The time that a delivery may take.
 const DELIVERY: Duration = Duration::from_secs(30);

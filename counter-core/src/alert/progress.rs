@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::state::AHEAD;
-use crate::backoff::Backoff;
 use crate::document::{Document, DocumentStore};
+use crate::time::backoff::Backoff;
 use crate::{Error, Timestamp};
 
 /// The marks of all processes, by the name of the watch.

@@ -323,4 +323,4 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-crate::debug::debug_in_full!(RuleError);
+crate::log::debug::debug_in_full!(RuleError);

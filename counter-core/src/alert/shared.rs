@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::history::HISTORY;
 use super::state::{Decision, RuleState};
 use super::{Alert, AlertKind, Arrival, HistoryEntry, Message};
-use crate::unwind::tell;
+use crate::log::unwind::tell;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The state of all rules, and the messages that no receiver is known to have.

@@ -21,11 +21,11 @@ use super::shared::{DOCUMENT, Shared};
 use super::state::Decision;
 use super::{Alerts, Message};
 use crate::document::{Document, DocumentStore};
-use crate::future::BoxFuture;
-use crate::unwind::tell;
+use crate::family::future::BoxFuture;
+use crate::family::writer::WriterId;
+use crate::log::unwind::tell;
 use crate::visits::Stats;
 use crate::visits::passes::Passes;
-use crate::writer::WriterId;
 use crate::{Error, Timestamp};
 
 /// A future that looks at rules, and has told once over all processes what changed.

@@ -373,7 +373,7 @@ impl std::error::Error for ForecastError {
     }
 }
 
-crate::debug::debug_in_full!(ForecastError);
+crate::log::debug::debug_in_full!(ForecastError);
 
 impl From<Error> for ForecastError {
     fn from(error: Error) -> Self {

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// A note about an instant: a line of text, with an id that no other note has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl fmt::Display for NoteError {
 
 impl std::error::Error for NoteError {}
 
-crate::debug::debug_in_full!(NoteError);
+crate::log::debug::debug_in_full!(NoteError);
 
 #[cfg(test)]
 mod tests {

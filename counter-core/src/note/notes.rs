@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::Note;
-use crate::backoff::Backoff;
 use crate::document::DocumentStore;
+use crate::time::backoff::Backoff;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The notes of all processes that share a store.

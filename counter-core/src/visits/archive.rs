@@ -55,7 +55,7 @@ use binding::Binding;
 pub use copier::{Copied, Copier};
 pub use store::{ArchiveStore, Bins, Page, Progress, Values};
 
-use crate::future::Answer;
+use crate::family::future::Answer;
 use crate::time::{Grid, Retention};
 use crate::{Error, Precision, Precisions, Store, Timestamp};
 

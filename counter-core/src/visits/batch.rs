@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::{Bin, DropReason, Fence, StoredFence, Witness};
@@ -251,8 +251,8 @@ fn buckets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::writer::WriterId;
     use crate::visits::{FenceKind, Incarnation};
-    use crate::writer::WriterId;
 
     const MINE: Incarnation = Incarnation::from_bits(1);
     const OTHER: Incarnation = Incarnation::from_bits(2);

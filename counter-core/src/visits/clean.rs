@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::future::BoxFuture;
-use crate::shard::Shard;
-use crate::unwind::tell;
+use crate::family::future::BoxFuture;
+use crate::family::shard::Shard;
+use crate::log::unwind::tell;
 use crate::visits::Cleaned;
 use crate::visits::passes::Passes;
 use crate::{Error, Precisions, Store, Timestamp};

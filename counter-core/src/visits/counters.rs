@@ -473,4 +473,4 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-crate::debug::debug_in_full!(BuildError);
+crate::log::debug::debug_in_full!(BuildError);

@@ -1,7 +1,7 @@
 use tokio::time::Instant;
 
 use crate::Timestamp;
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
 use crate::visits::pending::Chunk;
 use crate::visits::{Batch, Cell, Hits, Part, Remark};
 
@@ -199,8 +199,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::family::writer::WriterId;
     use crate::visits::{DropReason, Fence, FenceKind, Incarnation};
-    use crate::writer::WriterId;
     use crate::{CounterName, Precision};
 
     #[tokio::test(start_paused = true)]

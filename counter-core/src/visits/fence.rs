@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// The place of a batch in the sequence of its writer and shard.
 ///

@@ -25,10 +25,10 @@ use sharing::Sharing;
 use skew_watch::SkewWatch;
 use store_watch::StoreWatch;
 
-use crate::backoff::Backoff;
-use crate::future::BoxFuture;
-use crate::later::later;
-use crate::unwind::{caught, tell};
+use crate::family::future::BoxFuture;
+use crate::log::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
+use crate::time::later::later;
 use crate::visitor::Salting;
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store, Timestamp};

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tokio::sync::{Notify, watch};
 
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
 
 /// The flushes of each shard, for callers that wait until the store has what they recorded.
 ///

@@ -1,6 +1,6 @@
 use std::sync::{Mutex, MutexGuard};
 
-use crate::unwind::tell;
+use crate::log::unwind::tell;
 
 /// A sign that something is set up so that numbers are wrong, although nothing fails.
 ///

@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::visits::pending::Pending;
 use crate::visits::{Batch, Incarnation, Witness};
-use crate::writer::WriterId;
 
 /// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
 /// what it describes.
@@ -200,7 +200,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Shards;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::visits::{Cell, Fence, FenceKind};
     use crate::{CounterName, Precision, Timestamp};

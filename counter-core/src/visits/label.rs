@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
 use crate::visits::Counter;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -203,4 +203,4 @@ impl fmt::Display for LabelError {
 
 impl std::error::Error for LabelError {}
 
-crate::debug::debug_in_full!(LabelError);
+crate::log::debug::debug_in_full!(LabelError);

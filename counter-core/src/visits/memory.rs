@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use super::{Bin, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading, Store, Unreadable};
 use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
-use crate::expiry_clock::{Expiry, ExpiryClock};
-use crate::future::Answer;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
+use crate::time::expiry_clock::{Expiry, ExpiryClock};
 use crate::time::{Bucket, Grid};
 use crate::visits::batch::AHEAD;
 use crate::visits::store::SKETCHES;
 use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark, StoredFence};
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
 /// Visits in the process.

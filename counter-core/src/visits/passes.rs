@@ -1,7 +1,7 @@
 //! The passes of a loop in the background, whose failures are logged when they begin and when they end.
 
 use crate::Error;
-use crate::unwind::{caught, tell};
+use crate::log::unwind::{caught, tell};
 
 /// The outcome of the passes of one loop so far.
 #[derive(Debug)]

@@ -93,7 +93,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-crate::debug::debug_in_full!(Unreadable);
+crate::log::debug::debug_in_full!(Unreadable);
 
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {

@@ -22,13 +22,13 @@ use super::{
 };
 use crate::document::DocumentStore;
 use crate::document::redis::RedisDocuments;
-use crate::future::Answer;
+use crate::family::future::Answer;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::redis::{Client, Script, has_code};
-use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::skew::Skew;
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// The visits of one namespace.

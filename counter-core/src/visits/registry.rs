@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use foldhash::quality::RandomState;
 
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::sketch::Register;
 use crate::visits::{Agent, Bin};
-use crate::writer::WriterId;
 use crate::{CounterName, Timestamp, VisitorId};
 
 /// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.

@@ -20,9 +20,9 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backoff::Backoff;
-use crate::shard::Shard;
-use crate::unwind::{caught, tell};
+use crate::family::shard::Shard;
+use crate::log::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
 use crate::visits::identity::{KnownStore, Seen};
 use crate::visits::journal::{Entry, Journal};
 use crate::visits::tally::Tally;
@@ -325,10 +325,11 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Counter;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::visits::Hit;
     use crate::visits::tally::NameLimits;
-    use crate::{Counter, shard::Shards};
 
     #[tokio::test]
     async fn while_nothing_can_be_written_nothing_is_collected_to_be_written() {

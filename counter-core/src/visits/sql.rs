@@ -23,12 +23,12 @@ use super::{
 };
 use crate::document::DocumentStore;
 use crate::document::sql::SqlDocuments;
-use crate::future::Answer;
-use crate::shard::Shard;
+use crate::family::future::Answer;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::sql::{Database, Failure};
 use crate::time::{Bucket, Grid};
-use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
 
 /// The maximum number of samples that a batch changes: those of about 700 counts, so that a flush takes few transactions.

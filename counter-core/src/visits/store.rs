@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::document::DocumentStore;
-use crate::future::Answer;
-use crate::handle::for_handles;
-use crate::shard::{Shard, Shards};
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{
     ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, Hint, KnownReading, Reading, Unreadable,
     Witness,
 };
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// A place where counts are kept, shared by many writers, readers and cleaners.

@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::log_limit::LogLimit;
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
+use crate::log::log_limit::LogLimit;
 use crate::time::Grid;
 use crate::visits::bin_sums::BinSums;
 use crate::visits::bin_table::BinSlot;
@@ -37,7 +38,6 @@ use crate::visits::registry::{OTHER, PAGE, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Stripe};
 use crate::visits::stripes::Stripes;
 use crate::visits::{Batch, Distribution, Hint, Hit, Measure, NotedValue, Remark, Requests, Skip};
-use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 
 #[derive(Debug)]

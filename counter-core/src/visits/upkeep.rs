@@ -3,7 +3,7 @@ use std::fmt;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::unwind::tell;
+use crate::log::unwind::tell;
 use crate::visits::Counters;
 use crate::{Error, ErrorKind};
 

@@ -7,8 +7,9 @@ use super::binding::Binding;
 use super::listed::sketches;
 use super::{Archive, Audit, Values, restore};
 use crate::document::DocumentStore;
-use crate::future::Answer;
-use crate::shard::{Shard, Shards};
+use crate::family::future::Answer;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::unions::Unions;
@@ -16,7 +17,6 @@ use crate::visits::{
     ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, Hint, KnownReading, Reading,
     Unreadable, Witness,
 };
-use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
 
 impl Store for Archive {

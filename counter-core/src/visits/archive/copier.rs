@@ -6,12 +6,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::listed::{Listed, sketches};
 use super::{Archive, Page, Progress, Values};
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
+use crate::family::writer::WriterId;
+use crate::log::unwind::{caught, tell};
 use crate::time::{Grid, Retention};
-use crate::unwind::{caught, tell};
 use crate::visits::Reading;
 use crate::visits::passes::Passes;
-use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far one.

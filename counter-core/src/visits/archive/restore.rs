@@ -8,16 +8,16 @@ use tokio::time::sleep;
 use super::listed::sketches;
 use super::store::count_of;
 use super::{Archive, Values};
-use crate::backoff::Backoff;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::source::{Source, SourceName};
+use crate::time::backoff::Backoff;
 use crate::time::{Grid, Retention};
 use crate::visits::batch::AHEAD;
 use crate::visits::pending::BINS;
 use crate::visits::{
     Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Reading, Remark, VisitorCell,
 };
-use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
 
 /// The time for which the near store keeps the number of the last repair.

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::future::Answer;
-use crate::handle::for_handles;
+use crate::family::future::Answer;
+use crate::family::handle::for_handles;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::Retention;
 use crate::visits::Bin;
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
 /// A store of visits that accepts absolute values of another store, and keeps the progress of copying.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
-use crate::future::Answer;
-use crate::line::{FIRST_SUM, sealed};
+use crate::family::future::Answer;
+use crate::family::line::{FIRST_SUM, sealed};
+use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid};
 use crate::visits::identity::{self, StoreRecord};
 use crate::visits::{Bin, Reading, Store, Unreadable};
-use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// The number of counters of a precision per page.

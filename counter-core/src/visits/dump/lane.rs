@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::time::{Grid, Retention};
 use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
 use crate::visits::{Adds, Batch, BinCell, Cell, VisitorCell};
-use crate::writer::WriterId;
 use crate::{CounterName, Precisions, Sample, Timestamp};
 
 /// Properties that all lines of a batch share.

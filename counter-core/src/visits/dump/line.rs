@@ -2,11 +2,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line::{self, FORMAT, REPEATED, cut, encoded, name};
+use crate::family::line::{self, FORMAT, REPEATED, cut, encoded, name};
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::{Bin, StoreId, StoreIdError, Unreadable};
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
 /// The format versions of a dump, without and with distributions.
@@ -258,7 +258,7 @@ fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::LINE;
+    use crate::family::line::LINE;
 
     fn precision(seconds: u32) -> Precision {
         Precision::try_from(seconds).expect("not 0")

@@ -5,8 +5,9 @@ use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
-use crate::line::{FIRST_SUM, LINE, Sealed};
-use crate::shard::Shard;
+use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
 use crate::visits::identity::{self, StoreRecord};
@@ -14,7 +15,6 @@ use crate::visits::source::{empty, positions};
 use crate::visits::{
     Adds, ApplyOutcome, Batch, BinCell, DropReason, Part, Remark, Store, StoreId, VisitorCell,
 };
-use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// A restore in progress: see [the module](crate::dump).
@@ -460,4 +460,4 @@ impl std::error::Error for RestoreError {
     }
 }
 
-crate::debug::debug_in_full!(RestoreError);
+crate::log::debug::debug_in_full!(RestoreError);

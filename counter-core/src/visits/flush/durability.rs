@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::recovery::Recovery;
 #[cfg(feature = "spool")]
 use crate::Store;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::visits::identity::KnownStore;
 #[cfg(feature = "spool")]
 use crate::visits::spool::{Spool, folder};

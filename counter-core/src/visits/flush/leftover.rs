@@ -10,9 +10,10 @@ use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
 use tokio::time::timeout;
 
-use crate::shard::{Shard, Shards};
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
+use crate::log::unwind::tell;
 use crate::time::Grid;
-use crate::unwind::tell;
 use crate::visits::journal::Entry;
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::spool::content::Content;
@@ -24,7 +25,6 @@ use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
 use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Incarnation, StoredFence, Witness};
-use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store};
 
 /// A file that only this process holds.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::leftover::{Leftover, in_time};
-use crate::backoff::Backoff;
-use crate::unwind::{caught, tell};
+use crate::log::unwind::{caught, tell};
+use crate::time::backoff::Backoff;
 use crate::visits::Hint;
 use crate::visits::identity::{self, StoreId};
 use crate::visits::spool::Spool;

@@ -116,9 +116,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::shard::Shard;
+    use crate::family::shard::Shard;
+    use crate::family::writer::WriterId;
     use crate::visits::{Cell, Fence, FenceKind, Incarnation};
-    use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
     fn batch(sequence: u64) -> Arc<Batch> {

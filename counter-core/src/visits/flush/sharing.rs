@@ -1,4 +1,4 @@
-use crate::unwind::caught;
+use crate::log::unwind::caught;
 use crate::visitor::{Salting, Salts};
 use crate::{Error, Store, Timestamp};
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::unwind::{caught, tell};
+use crate::log::unwind::{caught, tell};
 use crate::visits::Hint;
 use crate::visits::identity::{KnownStore, Seen, StoreRecord, update};
 use crate::visits::tally::Tally;

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::family::writer::WriterId;
 use crate::visits::store::REMEMBERED;
 use crate::visits::{Fence, FenceKind, Incarnation, Witness};
-use crate::writer::WriterId;
 
 /// The owner of a sequence of batches, with its knowledge about the servers.
 ///

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// The random id of a store, which the first process creates and the store keeps beside the counts.
 ///
@@ -69,4 +69,4 @@ impl fmt::Display for StoreIdError {
 
 impl std::error::Error for StoreIdError {}
 
-crate::debug::debug_in_full!(StoreIdError);
+crate::log::debug::debug_in_full!(StoreIdError);

@@ -60,7 +60,7 @@ impl fmt::Display for GridMismatch {
 
 impl std::error::Error for GridMismatch {}
 
-crate::debug::debug_in_full!(GridMismatch);
+crate::log::debug::debug_in_full!(GridMismatch);
 
 /// Lists the precisions of one set that another one does not have in the same way.
 fn only_in(set: &Precisions, other: &Precisions) -> String {

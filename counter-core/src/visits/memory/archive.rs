@@ -2,11 +2,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::{Bins, MemoryVisits, Visitors};
-use crate::future::Answer;
+use crate::family::future::Answer;
+use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
 use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
-use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
 /// Memory of an archive beside the values.

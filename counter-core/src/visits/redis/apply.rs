@@ -2,10 +2,10 @@
 
 use super::RedisVisits;
 use super::keys::Keys;
+use crate::family::writer::WriterId;
 use crate::redis::Call;
 use crate::visits::remarks::decode;
 use crate::visits::{Adds, ApplyOutcome, Batch, FenceKind, Witness};
-use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {

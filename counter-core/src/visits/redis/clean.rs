@@ -1,8 +1,8 @@
 use fred::bytes::Bytes;
 
 use super::RedisVisits;
+use crate::family::shard::Shard;
 use crate::redis::Call;
-use crate::shard::Shard;
 use crate::time::SAMPLES;
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};

@@ -7,7 +7,7 @@ use crate::redis::{Group, all_at_once, args, in_order};
 use super::RedisVisits;
 use super::junk::{Junk, wrong_key};
 use super::writers::MARK;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
 use crate::visits::store::SKETCHES as MOST_SKETCHES;

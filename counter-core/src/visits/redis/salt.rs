@@ -2,7 +2,7 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::RedisVisits;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::time::Bucket;
 use crate::{Error, ErrorKind, Timestamp};
 

@@ -12,15 +12,15 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use super::writers::MARK;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
-use crate::shard::Shard;
 use crate::time::Bucket;
 use crate::visits::batch::AHEAD;
 use crate::visits::remarks::decode;
 use crate::visits::{
     Adds, ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark, StoredFence, Witness,
 };
-use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Timestamp};
 
 /// The number of counters that are cleaned in one call.

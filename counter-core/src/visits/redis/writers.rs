@@ -6,10 +6,10 @@ use fred::types::Value;
 
 use super::RedisVisits;
 use super::keys::Keys;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::redis::has_code;
-use crate::shard::Shard;
 use crate::visits::Witness;
-use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The field of the list and of the lifetimes that holds their mark: no counter and no writer has this name.

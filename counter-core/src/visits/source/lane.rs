@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::shard::Shard;
+use crate::family::shard::Shard;
+use crate::family::writer::WriterId;
 use crate::sketch::Register;
 use crate::time::Grid;
 use crate::visits::pending::Pending;
 use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
 use crate::visits::{Batch, Bin, Fence, FenceKind};
-use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
 /// The records of a source that one shard has not counted yet, merged into cells.

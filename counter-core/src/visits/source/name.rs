@@ -3,8 +3,8 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::family::writer::WriterId;
 use crate::visitor::VisitorKey;
-use crate::writer::WriterId;
 
 /// The name of a source: 1 to 255 bytes of UTF-8 without control characters.
 ///
@@ -75,7 +75,7 @@ impl fmt::Display for SourceNameError {
 
 impl std::error::Error for SourceNameError {}
 
-crate::debug::debug_in_full!(SourceNameError);
+crate::log::debug::debug_in_full!(SourceNameError);
 
 #[cfg(test)]
 mod tests {

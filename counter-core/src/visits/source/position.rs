@@ -3,9 +3,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::lane::empty;
+use crate::family::writer::WriterId;
 use crate::time::Grid;
 use crate::visits::{ApplyOutcome, Store};
-use crate::writer::WriterId;
 use crate::{Error, ErrorKind};
 
 /// The maximum position: 2^53, up to which numbers in Lua are exact.

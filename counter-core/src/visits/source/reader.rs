@@ -9,9 +9,9 @@ use super::lane::{Lane, empty};
 use super::ledger::Status;
 use super::position::{LARGEST, positions};
 use super::{SourceHits, SourceLedger, SourceName};
+use crate::family::writer::WriterId;
 use crate::visits::tally::Tally;
 use crate::visits::{ApplyOutcome, Dropped, FenceKind, Hit, Measured, Part, Remark, Skip};
-use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.

@@ -18,13 +18,13 @@ use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid
 use super::file_id::FileId;
 use super::origin::{self, Origin};
 use super::waiting::Waiting;
-use crate::future::BoxFuture;
-use crate::private_file;
-use crate::shard::{Shard, Shards};
+use crate::family::future::BoxFuture;
+use crate::family::private_file;
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
 use crate::time::Grid;
 use crate::visits::journal::Entry;
 use crate::visits::{Incarnation, Witness};
-use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
 /// Errors of the disk, of SQLite, and of what a file contains.

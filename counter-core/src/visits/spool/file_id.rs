@@ -51,7 +51,7 @@ impl fmt::Display for FileId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::WriterId;
+    use crate::family::writer::WriterId;
 
     #[tokio::test]
     async fn a_renamed_file_keeps_its_identity_and_a_copy_has_another() {

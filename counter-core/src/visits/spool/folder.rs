@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fs4::fs_std::FileExt;
 use tokio::fs;
 
-use crate::writer::WriterId;
+use crate::family::writer::WriterId;
 
 /// The prefix of all file names. Other files are never touched.
 const PREFIX: &str = "access-counter-";

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::file::{self, Failure, Found, PAGE, Unread};
 use super::folder::{damaged_copy, log_of};
 use super::wal::{self, Damage};
-use crate::private_file;
-use crate::shard::Shards;
-use crate::unwind::tell;
+use crate::family::private_file;
+use crate::family::shard::Shards;
+use crate::log::unwind::tell;
 
 /// A log that was damaged, and of which the intact beginning is left.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio::sync::Mutex;
 
-use crate::future::BoxFuture;
+use crate::family::future::BoxFuture;
 
 /// Runs one disk operation at a time.
 ///

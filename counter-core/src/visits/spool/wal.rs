@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn tempfile() -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(crate::writer::WriterId::random().to_string());
+        let folder = std::env::temp_dir().join(crate::family::writer::WriterId::random().to_string());
         std::fs::create_dir(&folder).expect("writable");
         folder
     }

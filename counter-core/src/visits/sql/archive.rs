@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::names::Known;
 use super::{SqlVisits, at, bins, names, raised, unix, width};
-use crate::future::Answer;
+use crate::family::future::Answer;
+use crate::family::writer::WriterId;
 use crate::sql::{Failure, Session, Value};
 use crate::visits::Bin;
 use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
-use crate::writer::WriterId;
 use crate::{Error, Precision, Timestamp};
 
 impl ArchiveStore for SqlVisits {

@@ -1,6 +1,6 @@
 use super::{SqlVisits, fence, precision, salt, unix};
-use crate::expiry_clock::Expired;
 use crate::sql::{Dialect, Failure, Session, Value};
+use crate::time::expiry_clock::Expired;
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
 

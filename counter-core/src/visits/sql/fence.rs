@@ -1,9 +1,9 @@
 use super::{SqlVisits, at, malformed, unix};
+use crate::family::writer::WriterId;
 use crate::sql::{Dialect, Failure, Row, Session, Value};
 use crate::visits::remarks::{decode, encode};
 use crate::visits::store::REMEMBERED;
 use crate::visits::{Fence, FenceKind, Incarnation, Remark, StoredFence, Witness};
-use crate::writer::WriterId;
 use crate::{Error, Timestamp};
 
 /// The number of writers that are removed per call.

@@ -1,7 +1,7 @@
 use super::{SqlVisits, malformed, unix, width};
-use crate::expiry_clock::Expired;
 use crate::sql::{Failure, Session, Value};
 use crate::time::Bucket;
+use crate::time::expiry_clock::Expired;
 use crate::{Error, Timestamp};
 
 pub(super) async fn salt(

@@ -2,7 +2,7 @@
 
 use super::{SpoolAccount, Tally, Waiting};
 use crate::Timestamp;
-use crate::shard::Shard;
+use crate::family::shard::Shard;
 use crate::visits::Batch;
 use crate::visits::journal::{Entry, Journal};
 
@@ -55,7 +55,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shard::Shards;
+    use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::visitor::VisitorKey;
     use crate::visits::tally::NameLimits;
