@@ -197,6 +197,7 @@ mod sparkline;
 mod kind;
 mod api;
 mod dashboard;
+pub mod guide;
 
 use std::sync::Arc;
 
