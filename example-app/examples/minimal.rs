@@ -1,4 +1,4 @@
-//! The smallest complete service, which the README shows.
+//! The smallest complete service. The README shows the part that counts.
 //!
 //! ```sh
 //! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example minimal
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(AccessCounterLayer::new(counters.recorder()))
         .nest_service("/admin/stats", admin)
         .with_state(Site { greeting: "Hello" })
-        // Visitors are told apart by the address that this leaves in each request.
+        // Visitors are distinguished by the address that this adds to each request.
         .into_make_service_with_connect_info::<SocketAddr>();
 
     let upkeep = counters.spawn(); // sends the counts to Redis once a second

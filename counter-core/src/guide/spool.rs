@@ -91,5 +91,5 @@
 //! writes it; if the power fails before, those hits are lost, and none is doubled.
 //!
 //! Stores of this crate show whether they have lost data or only a fence. For a store of one's own that cannot
-//! ([`witness`](crate::Store::witness) returns `None`), the time since the file was last written decides, by the clock of
+//! ([`witness`](crate::visits::Write::witness) returns `None`), the time since the file was last written decides, by the clock of
 //! the machine: it should not be set back by days.

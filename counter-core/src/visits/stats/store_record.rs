@@ -40,7 +40,7 @@ impl Stats {
     }
 
     /// Returns the id of the store, which is created by the first process that needs it; `None` if the store keeps none, as
-    /// one of your own without [documents](crate::Store::documents).
+    /// one of your own without [documents](crate::visits::Read::documents).
     ///
     /// # Errors
     /// Fails when the store does not answer.

@@ -21,7 +21,7 @@ pub struct Unreadable {
     pub buckets: Vec<Timestamp>,
 }
 
-/// The samples of one counter, as [`Store::samples`](crate::Store::samples) finds them.
+/// The samples of one counter, as [`Read::samples`](crate::visits::Read::samples) finds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The samples that can be read, ascending.
@@ -30,7 +30,7 @@ pub struct Reading {
     pub unreadable: Option<Unreadable>,
 }
 
-/// The distributions of one counter, as [`Store::bins`](crate::Store::bins) finds them.
+/// The distributions of one counter, as [`Read::bins`](crate::visits::Read::bins) finds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BinReading {
     /// The bins of each bucket that has any, of all measures: both ascending.
@@ -39,7 +39,7 @@ pub struct BinReading {
     pub unreadable: Option<Unreadable>,
 }
 
-/// A part of the list of counters, as [`Store::known`](crate::Store::known) finds it.
+/// A part of the list of counters, as [`Read::known`](crate::visits::Read::known) finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownReading {
     /// The counters of each precision, in any order.
@@ -50,7 +50,7 @@ pub struct KnownReading {
     pub is_incomplete: bool,
 }
 
-/// Some of the counters of a shard that have a lifetime, as [`Store::counted`](crate::Store::counted) finds them.
+/// Some of the counters of a shard that have a lifetime, as [`Read::counted`](crate::visits::Read::counted) finds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedReading {
     /// The counters, in any order.
