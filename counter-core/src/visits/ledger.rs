@@ -1,4 +1,4 @@
-//! What becomes of requests and hits, as numbers that add up, and what that says about the process.
+//! The ledger: the outcomes of requests and hits as numbers that add up, and the health of the process.
 
 mod hint;
 mod health;

@@ -12,7 +12,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 
-/// What is read from a [`Store`](super::Store): the counts, and the state of the store.
+/// The reading half of a [`Store`](super::Store): its counts and its state.
 pub trait Read: fmt::Debug + Send + Sync + 'static {
     /// Returns the number of shards that the counters are split over: 1 by default, and always the same.
     fn shards(&self) -> Shards {

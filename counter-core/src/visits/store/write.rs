@@ -11,7 +11,7 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precisions, Timestamp};
 
-/// What changes a [`Store`](super::Store): batches, cleaning and forgetting.
+/// The writing half of a [`Store`](super::Store): batches, cleaning and forgetting.
 pub trait Write: fmt::Debug + Send + Sync + 'static {
     /// Returns the number of samples that one batch may change, about: 1,000 by default, which hold a Redis for less
     /// than 5 ms. A store for which a batch has a price of its own, such as a commit, takes more at once.

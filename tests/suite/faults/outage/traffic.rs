@@ -122,7 +122,12 @@ impl Traffic {
 
     /// Waits until the store has been connected once more than so often.
     pub(super) async fn connected_again(&self, before: u64) {
-        until("it is connected again", LIMIT, async || self.stats.health().connections > before).await;
+        let connected = async || {
+            // Without scripts, the flusher has connections of its own, and only a read finds that this one has failed.
+            _ = self.stats.list_counters(None, 1).await;
+            self.stats.health().connections > before
+        };
+        until("it is connected again", LIMIT, connected).await;
     }
 
     /// Ends it, and sees that each hit is in its own buckets, once.
