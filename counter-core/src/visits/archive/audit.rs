@@ -1,10 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::sleep;
 
 use super::listed::{Listed, sketches};
 use super::restore::restore;
@@ -12,7 +9,7 @@ use super::{Archive, CALM};
 use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
-use crate::family::passes::Passes;
+use crate::family::passes::{Passes, until};
 use crate::log::unwind::tell;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
@@ -179,25 +176,19 @@ impl Auditor {
     /// # Cancel safety
     /// As with [`audit`](Self::audit).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.audit_for_ever() => {}
-        }
+        until(shutdown, self.audit_for_ever()).await;
     }
 
     fn audit_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let mut passes = Passes::of("the audit of the archive");
-            loop {
-                sleep(self.interval).await;
-                let Some(audit) = passes.make(self.audit(Timestamp::now(), None)).await else { continue };
+        Passes::of("the audit of the archive").repeat(self.interval, self, |auditor| {
+            Box::pin(async move {
+                let audit = auditor.audit(Timestamp::now(), None).await?;
                 if let Some(first) = audit.differences.first() {
                     let differing = audit.differing;
                     tell(|| tracing::warn!(differing, ?first, "the near store has less than the archive"));
                 }
-            }
+                Ok(())
+            })
         })
     }
 
