@@ -1,6 +1,7 @@
 mod durability;
 mod replay_buffer;
 mod writer;
+mod warned;
 mod shard_flusher;
 mod sharing;
 mod skew_watch;

@@ -30,7 +30,8 @@ use crate::family::shard::Shard;
 use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
-use file::{Failure, Rows};
+use file::Failure;
+use file::write::Rows;
 use folder::Place;
 pub(crate) use recovery::Recovery;
 use step::Step;
@@ -212,7 +213,7 @@ impl OwnFile {
             for entry in entries {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
-            if let Err(error) = file::write(&mut connection, &rows).await {
+            if let Err(error) = file::write::write(&mut connection, &rows).await {
                 return Err(self.give_up(own, connection, error).await?);
             }
             own.is_written = true;

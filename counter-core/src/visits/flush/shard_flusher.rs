@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
+use super::warned::Warned;
 use super::writer::Writer;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{Answer, BoxFuture};
@@ -17,9 +18,7 @@ use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{
-    ApplyOutcome, Batch, Fence, Part, REMEMBERED, Remark, Store, VisitorCell, Witness,
-};
+use crate::visits::store::{ApplyOutcome, Batch, Fence, REMEMBERED, Remark, Store, VisitorCell, Witness};
 use crate::visits::tally::Tally;
 
 /// Sends batches to one shard of the store, one at a time.
@@ -61,15 +60,6 @@ struct Outgoing {
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which the health reports a loss of data.
 const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
-
-/// The parts of the store whose refusals were already logged.
-#[derive(Debug, Default)]
-struct Warned {
-    cell: bool,
-    visitors: bool,
-    bins: bool,
-    index: bool,
-}
 
 impl ShardFlusher {
     pub(super) fn new(
@@ -489,35 +479,6 @@ impl ShardFlusher {
                 tracing::info!(after = ?since.elapsed(), %shard, "the store accepts batches again");
             }
             (None, None) | (Some(_), Some(_)) => {}
-        }
-    }
-}
-
-impl Warned {
-    fn warn(&mut self, batch: &Batch, remark: &Remark) {
-        let Remark::Refused { part, reason } = *remark else { return };
-        let (warned, what, counter) = match part {
-            Part::Cell(index) => {
-                (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
-            }
-            Part::Visitors(index) => {
-                (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
-            }
-            Part::Bins(index) => {
-                (&mut self.bins, "bins of distributions", batch.bins.get(index).map(|cell| &cell.counter))
-            }
-            Part::Index => (&mut self.index, "an entry of its lists", None),
-        };
-        if !std::mem::replace(warned, true) {
-            let counter = counter.map_or("", |name| name);
-            // The batch must be retained even if a log subscriber panics.
-            tell(|| {
-                tracing::error!(
-                    ?reason,
-                    counter,
-                    "a key of the store refused {what}; further refusals are only counted in the ledger"
-                );
-            });
         }
     }
 }

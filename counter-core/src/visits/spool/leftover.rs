@@ -11,7 +11,9 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::time::timeout;
 
 use super::content::Content;
-use super::file::{Failure, Found, FoundLane, Rows, Unread};
+use super::file::read::{Found, FoundLane};
+use super::file::write::Rows;
+use super::file::{Failure, Unread};
 use super::folder::Place;
 use super::origin::Origin;
 use super::waiting::Waiting;
@@ -169,7 +171,7 @@ impl Leftover {
         for entry in entries {
             rows.push(Rows::of(entry, &[], &self.grid).await);
         }
-        file::write(&mut connection, &rows).await?;
+        file::write::write(&mut connection, &rows).await?;
         self.connection = Some(connection);
         self.lanes.iter_mut().for_each(|lane| lane.is_changed = false);
         Ok(())
