@@ -281,20 +281,32 @@ impl Auditor {
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                let first = self.first(kept);
-                let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-                let values_of = |adds| restore(&self.archive, values, kept, adds, &affected, &starts);
-                audit.refused += values_of(Adds::Samples).await?;
-                // Lifetimes are compared with the buckets of the coarsest precision.
-                let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
-                let coarsest = counts.map(|(_, kept)| kept.precision).max();
-                if values == Values::Counts && coarsest == Some(kept.precision) {
-                    audit.refused += values_of(Adds::Lifetimes).await?;
-                }
+                audit.refused += self.repair_near(values, kept, &affected, starts).await?;
             }
             _ => {}
         }
         Ok(compared)
+    }
+
+    /// Adds the missing hits of these counters to the near store; returns the number of refused values.
+    async fn repair_near(
+        &self,
+        values: Values,
+        kept: Retention,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<u64, Error> {
+        let first = self.first(kept);
+        let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
+        let values_of = |adds| restore(&self.archive, values, kept, adds, counters, &starts);
+        let mut refused = values_of(Adds::Samples).await?;
+        // Lifetimes are compared with the buckets of the coarsest precision.
+        let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
+        let coarsest = counts.map(|(_, kept)| kept.precision).max();
+        if values == Values::Counts && coarsest == Some(kept.precision) {
+            refused += values_of(Adds::Lifetimes).await?;
+        }
+        Ok(refused)
     }
 
     /// Reads some of the first buckets from both stores; returns the values by counter, and the number of buckets. Reads the far

@@ -10,7 +10,9 @@ use crate::family::line::{FIRST_SUM, LINE, Sealed};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::time::{Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
 use crate::visits::source::{SourceName, empty, positions};
 use crate::visits::store::identity::{StoreId, StoreRecord};
@@ -182,54 +184,12 @@ impl Restore {
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
                 _ if due == 1 => return Err(malformed("the first line of a dump".to_owned())),
                 Record::Samples { precision, counter, samples } => {
-                    let entries = samples.len() as u64;
-                    if let Some((shard, kept)) = self
-                        .find(&counter, entries, precision, |grid| Some(&grid.counts), Section::Samples)
-                        .await?
-                    {
-                        let now = Timestamp::now();
-                        let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
-                        let wanted: Vec<_> = samples.into_iter().filter(is_wanted).collect();
-                        self.restored.expired += entries - wanted.len() as u64;
-                        self.lanes[shard.index()].push_samples(due, kept, &counter, &wanted);
-                    }
-                    self.read.samples += entries;
+                    self.take_samples(due, precision, &counter, samples).await?;
                 }
                 Record::Visitors { bucket, counter, sketch } => {
-                    if let Some((shard, kept)) = self
-                        .find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors)
-                        .await?
-                    {
-                        if kept.expiry(bucket.start) > Timestamp::now() {
-                            let finest = kept.precision;
-                            let cell = VisitorCell { counter, start: bucket.start, finest, raised: sketch };
-                            self.lanes[shard.index()].push_visitors(due, kept, cell);
-                        } else {
-                            self.restored.expired += 1;
-                        }
-                    }
-                    self.read.sketches += 1;
+                    self.take_visitors(due, bucket, counter, sketch).await?;
                 }
-                Record::Bins { bucket, counter, bins } => {
-                    if let Some((shard, kept)) = self
-                        .find(
-                            &counter,
-                            1,
-                            bucket.precision,
-                            |grid| grid.distributions.as_ref(),
-                            Section::Bins,
-                        )
-                        .await?
-                    {
-                        if kept.expiry(bucket.start) > Timestamp::now() {
-                            let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
-                            self.lanes[shard.index()].push_bins(due, kept, cell);
-                        } else {
-                            self.restored.expired += 1;
-                        }
-                    }
-                    self.read.distributions += 1;
-                }
+                Record::Bins { bucket, counter, bins } => self.take_bins(due, bucket, counter, bins).await?,
                 Record::Lifetime { counter, count } => {
                     let shard = self.store.shards().of(&counter);
                     if self.is_due(shard, 1, Section::Lifetimes).await? {
@@ -238,24 +198,87 @@ impl Restore {
                     self.read.lifetimes += 1;
                 }
                 Record::Unreadable => {}
-                Record::End(dumped) => {
-                    let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
-                    let Dumped { counters, unreadable, .. } = dumped;
-                    if (Dumped { counters, unreadable, ..self.read }) != dumped {
-                        let read = format!(
-                            "{samples} samples, {sketches} sketches, {distributions} parts of distributions \
-                             and {lifetimes} lifetimes"
-                        );
-                        return Err(malformed(format!("the sums of the lines before: {read}")));
-                    }
-                    self.restored.counters = dumped.counters;
-                    self.restored.unreadable = dumped.unreadable;
-                    self.dumped = Some(dumped);
-                }
+                Record::End(dumped) => self.take_end(dumped).map_err(malformed)?,
             }
             (self.line, self.sum) = (due, sum);
             Ok(())
         })
+    }
+
+    async fn take_samples(
+        &mut self,
+        line: u64,
+        precision: Precision,
+        counter: &CounterName,
+        samples: Vec<Sample>,
+    ) -> Result<(), RestoreError> {
+        let entries = samples.len() as u64;
+        let found = self.find(counter, entries, precision, |grid| Some(&grid.counts), Section::Samples);
+        if let Some((shard, kept)) = found.await? {
+            let now = Timestamp::now();
+            let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
+            let wanted: Vec<_> = samples.into_iter().filter(is_wanted).collect();
+            self.restored.expired += entries - wanted.len() as u64;
+            self.lanes[shard.index()].push_samples(line, kept, counter, &wanted);
+        }
+        self.read.samples += entries;
+        Ok(())
+    }
+
+    async fn take_visitors(
+        &mut self,
+        line: u64,
+        bucket: Bucket,
+        counter: CounterName,
+        raised: Sketch,
+    ) -> Result<(), RestoreError> {
+        let found = self.find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors);
+        if let Some((shard, kept)) = found.await? {
+            if kept.expiry(bucket.start) > Timestamp::now() {
+                let cell = VisitorCell { counter, start: bucket.start, finest: kept.precision, raised };
+                self.lanes[shard.index()].push_visitors(line, kept, cell);
+            } else {
+                self.restored.expired += 1;
+            }
+        }
+        self.read.sketches += 1;
+        Ok(())
+    }
+
+    async fn take_bins(
+        &mut self,
+        line: u64,
+        bucket: Bucket,
+        counter: CounterName,
+        bins: Vec<(Bin, u64)>,
+    ) -> Result<(), RestoreError> {
+        let found =
+            self.find(&counter, 1, bucket.precision, |grid| grid.distributions.as_ref(), Section::Bins);
+        if let Some((shard, kept)) = found.await? {
+            if kept.expiry(bucket.start) > Timestamp::now() {
+                let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
+                self.lanes[shard.index()].push_bins(line, kept, cell);
+            } else {
+                self.restored.expired += 1;
+            }
+        }
+        self.read.distributions += 1;
+        Ok(())
+    }
+
+    /// Compares the sums of the last line with those of the lines before; the error is what was expected.
+    fn take_end(&mut self, dumped: Dumped) -> Result<(), String> {
+        let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
+        let Dumped { counters, unreadable, .. } = dumped;
+        if (Dumped { counters, unreadable, ..self.read }) != dumped {
+            return Err(format!(
+                "the sums of the lines before: {samples} samples, {sketches} sketches, {distributions} parts of \
+                 distributions and {lifetimes} lifetimes"
+            ));
+        }
+        (self.restored.counters, self.restored.unreadable) = (counters, unreadable);
+        self.dumped = Some(dumped);
+        Ok(())
     }
 
     /// Reads the position of the store in this dump.

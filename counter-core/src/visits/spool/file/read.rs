@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 use tokio::task::yield_now;
 
@@ -52,22 +53,10 @@ pub(super) async fn read(
     shards: Shards,
     bytes: u64,
 ) -> Result<Found, Unread> {
-    let application = answered(number(connection, "PRAGMA application_id")).await?;
-    let format = answered(number(connection, "PRAGMA user_version")).await?;
-    if (application, format) == (0, 0) {
-        let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
-        if tables == 0 {
-            // The process ended before its first write.
-            let (grid, origin) = (Arc::default(), Origin::default());
-            return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
-        }
-    }
-    if application != APPLICATION {
-        return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
-    }
-    let [_, newest] = FORMATS;
-    if !FORMATS.contains(&format) {
-        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
+    if is_unwritten(connection).await? {
+        // The process ended before its first write.
+        let (grid, origin) = (Arc::default(), Origin::default());
+        return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
     }
     let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
     let check: String = answered_within(patience(bytes), check).await?;
@@ -95,19 +84,7 @@ pub(super) async fn read(
     let found =
         sqlx::query("SELECT shard, writer, data, writers, is_known, incarnation FROM lane ORDER BY shard");
     for row in answered(found.fetch_all(&mut *connection)).await? {
-        let number: i64 = row.try_get(0)?;
-        let shard = shards.iter().find(|shard| index(*shard) == number);
-        let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
-        let writer: Vec<u8> = row.try_get(1)?;
-        let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
-        let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-        // Only the witness shows that the fence was created.
-        let witness = Witness { data, writers, listed: true, evicts: false };
-        let witness = Some(witness).filter(|_| is_known);
-        let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
-        let (batches, waiting) = read_rows(connection, number, &grid).await?;
-        let writer = WriterId::of(writer);
-        lanes.push(FoundLane { shard, writer, incarnation, witness, batches, waiting });
+        lanes.push(read_lane(connection, &row, shards, &grid).await?);
     }
     Ok(Found {
         grid: Arc::new(grid),
@@ -116,6 +93,47 @@ pub(super) async fn read(
         lanes,
         origin: answered(origin::read(connection)).await?,
     })
+}
+
+/// Returns whether nothing was written into the file; fails if it is not the file of a spool, or of an unknown format.
+async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, Unread> {
+    let application = answered(number(connection, "PRAGMA application_id")).await?;
+    let format = answered(number(connection, "PRAGMA user_version")).await?;
+    if (application, format) == (0, 0)
+        && answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await? == 0
+    {
+        return Ok(true);
+    }
+    if application != APPLICATION {
+        return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
+    }
+    let [_, newest] = FORMATS;
+    if !FORMATS.contains(&format) {
+        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
+    }
+    Ok(false)
+}
+
+/// Reads the rows of one shard, given its row in the table `lane`.
+async fn read_lane(
+    connection: &mut SqliteConnection,
+    row: &SqliteRow,
+    shards: Shards,
+    grid: &Grid,
+) -> Result<FoundLane, Unread> {
+    let number: i64 = row.try_get(0)?;
+    let shard = shards.iter().find(|shard| index(*shard) == number);
+    let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
+    let writer: Vec<u8> = row.try_get(1)?;
+    let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
+    let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+    // Only the witness shows that the fence was created.
+    let witness = Witness { data, writers, listed: true, evicts: false };
+    let witness = Some(witness).filter(|_| is_known);
+    let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
+    let (batches, waiting) = read_rows(connection, number, grid).await?;
+    let writer = WriterId::of(writer);
+    Ok(FoundLane { shard, writer, incarnation, witness, batches, waiting })
 }
 
 /// Reads the rows of a shard, page by page.
