@@ -10,6 +10,7 @@ mod cutter;
 mod journal;
 mod delivery;
 mod group_commit;
+mod backlog;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +19,11 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+pub(crate) use backlog::{Backlog, Queues, Waiting};
 use cells::Cells;
 pub(crate) use cutter::Chunk;
 use cutter::Cutter;
-pub(crate) use delivery::{Account, Delivery};
+pub(crate) use delivery::Account;
 use foldhash::{fast, quality};
 pub(crate) use group_commit::{CommitTicket, GroupCommit};
 pub(crate) use journal::Journal;

@@ -158,7 +158,7 @@ impl Stats {
     /// ```
     #[must_use]
     pub fn held_since(&self, now: Timestamp) -> Option<Timestamp> {
-        self.tally.held_since(now)
+        self.tally.folded(now).held_since()
     }
 
     /// Returns the state of this process's connection to the store.

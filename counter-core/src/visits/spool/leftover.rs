@@ -339,7 +339,7 @@ impl Lane {
                 );
             });
         } else {
-            tally.recover_in_doubt(hits);
+            tally.backlog.recover_in_doubt(hits);
             warn_of_copy(shard, hits);
         }
     }
@@ -452,7 +452,7 @@ impl Item {
     /// Adds it to the ledger of this process, unless the ledger of the ended one has counted it.
     fn recover(&mut self, tally: &Tally) {
         if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
-            tally.recover(&self.batch);
+            tally.backlog.recover(&self.batch);
         }
     }
 
@@ -463,7 +463,7 @@ impl Item {
             return hits;
         }
         self.recover(tally);
-        tally.doubt(&self.batch, self.is_replay);
+        tally.backlog.doubt(&self.batch, self.is_replay);
         hits
     }
 }
