@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, join_all};
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
 use crate::error::Error;
-use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::line::{LINE, Position, Sealed};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
@@ -29,10 +29,7 @@ pub struct Restore {
     grid: Arc<Grid>,
     writer: WriterId,
     lanes: Vec<Lane>,
-    /// The number of the last accepted line.
-    line: u64,
-    /// The checksum of that line; `None` if the dump has none.
-    sum: Option<u64>,
+    position: Position,
     dumped: Option<Dumped>,
     /// The outcome so far.
     read: Dumped,
@@ -116,8 +113,7 @@ impl Restore {
             grid,
             writer: WriterId::of([0; 16]),
             lanes: Vec::new(),
-            line: 0,
-            sum: Some(FIRST_SUM),
+            position: Position::START,
             dumped: None,
             read: Dumped::default(),
             restored: Restored::default(),
@@ -160,7 +156,7 @@ impl Restore {
     /// Returns the number of accepted lines.
     #[must_use]
     pub const fn lines(&self) -> u64 {
-        self.line
+        self.position.line()
     }
 
     fn take<'a>(&'a mut self, text: &'a [u8]) -> BoxFuture<'a, Result<(), RestoreError>> {
@@ -168,17 +164,15 @@ impl Restore {
             if text.is_empty() {
                 return Ok(());
             }
-            let due = self.line + 1;
+            let due = self.position.due();
             let malformed = |expected: String| RestoreError::Malformed { line: due, expected };
             if self.dumped.is_some() {
                 return Err(malformed("the end of the dump".to_owned()));
             }
             let sealed = Sealed::of(text);
             let (number, record) = parse(&sealed.text).map_err(malformed)?;
-            if number != due {
-                return Err(malformed(format!("the number {due}, not {number}")));
-            }
-            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
+            let next = self.position.after(&sealed, number, |due| format!("the number {due}"));
+            let next = next.map_err(malformed)?;
             match record {
                 Record::Begin { id, stores } if due == 1 => self.begin(&id, &stores).await?,
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
@@ -200,7 +194,7 @@ impl Restore {
                 Record::Unreadable => {}
                 Record::End(dumped) => self.take_end(dumped).map_err(malformed)?,
             }
-            (self.line, self.sum) = (due, sum);
+            self.position = next;
             Ok(())
         })
     }
@@ -338,7 +332,7 @@ impl Restore {
 
     /// Returns whether the shard lacks the next line. Sends a full batch first.
     async fn is_due(&mut self, shard: Shard, entries: u64, section: Section) -> Result<bool, RestoreError> {
-        if self.line < self.lanes[shard.index()].counted {
+        if self.position.line() < self.lanes[shard.index()].counted {
             self.restored.already_restored += entries;
             return Ok(false);
         }
@@ -346,7 +340,7 @@ impl Restore {
             self.send().await?;
         }
         // A concurrent restore may have added it.
-        let is_due = self.line >= self.lanes[shard.index()].counted;
+        let is_due = self.position.line() >= self.lanes[shard.index()].counted;
         self.restored.already_restored += if is_due { 0 } else { entries };
         Ok(is_due)
     }
@@ -393,10 +387,10 @@ impl Restore {
         Box::pin(async {
             self.send().await?;
             if self.dumped.is_none() {
-                return Err(RestoreError::Torn { line: self.line });
+                return Err(RestoreError::Torn { line: self.position.line() });
             }
             // Also advances shards without entries in the last lines, and replaces long remarks.
-            let line = self.line;
+            let line = self.position.line();
             let behind = self.lanes.iter_mut().filter(|lane| lane.counted < line);
             let ends: Vec<_> = behind
                 .map(|lane| (empty(self.writer, lane.shard, lane.counted, line, &self.grid), lane))
