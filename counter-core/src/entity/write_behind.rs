@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::error::{EntityError, EntityErrorKind};
 use super::id::EntityId;
 use super::kind::Entity;
 use crate::family::operations::measured;
+use crate::family::passes::until;
 use crate::family::writer::WriterId;
 use crate::log::unwind::{caught, tell};
 use crate::time::later::later;
@@ -279,12 +279,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
     /// # Cancel safety
     /// Dropping the future is as safe as for [`flush`](Self::flush); `run` can be called again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.flush_for_ever() => {}
-        }
+        until(shutdown, self.flush_for_ever()).await;
         let deadline = later(Instant::now(), self.shutdown_timeout);
         let mut pause = FIRST_PAUSE;
         loop {

@@ -1,6 +1,7 @@
 //! Lines of dumps of any family: JSON of bounded length, with registers and items in base64.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,6 +32,81 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Resul
     })
 }
 
+/// The lines of a dump in progress, with their numbers and checksums.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    ready: VecDeque<String>,
+    /// The number and the checksum of the last line.
+    number: u64,
+    sum: u64,
+}
+
+impl Lines {
+    pub(crate) const fn new() -> Self {
+        Self { ready: VecDeque::new(), number: 0, sum: FIRST_SUM }
+    }
+
+    /// Adds a line; `text` returns the line of a number.
+    pub(crate) fn push(&mut self, text: impl FnOnce(u64) -> String) {
+        self.number += 1;
+        self.ready.push_back(sealed(text(self.number), &mut self.sum));
+    }
+
+    /// Takes the next line.
+    pub(crate) fn pop(&mut self) -> Option<String> {
+        self.ready.pop_front()
+    }
+
+    /// Returns whether all lines were taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// Returns the number of lines so far.
+    #[cfg(feature = "unique")]
+    pub(crate) const fn count(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The position of a restore in a dump.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// The number of the last accepted line.
+    line: u64,
+    /// The checksum of that line; `None` if the dump has none.
+    sum: Option<u64>,
+}
+
+impl Position {
+    /// The position before the first line.
+    pub(crate) const START: Self = Self { line: 0, sum: Some(FIRST_SUM) };
+
+    /// Returns the number of the last accepted line.
+    pub(crate) const fn line(self) -> u64 {
+        self.line
+    }
+
+    /// Returns the number of the next line.
+    pub(crate) const fn due(self) -> u64 {
+        self.line + 1
+    }
+
+    /// Returns the position after a line of this number. The error is what was expected; `due` names the line of a number.
+    pub(crate) fn after(
+        self,
+        line: &Sealed<'_>,
+        number: u64,
+        due: impl FnOnce(u64) -> String,
+    ) -> Result<Self, String> {
+        let next = self.due();
+        if number != next {
+            return Err(format!("{}, not {number}", due(next)));
+        }
+        Ok(Self { line: next, sum: line.follow(self.sum, next == 1)? })
+    }
+}
+
 /// A line of a dump that was read, apart from its checksum.
 pub(crate) struct Sealed<'a> {
     /// The line without the checksum.
@@ -45,10 +121,10 @@ const SUM: &[u8] = b",\"sum\":\"";
 const SUM_LENGTH: usize = SUM.len() + 16 + 2;
 
 /// The checksum before the first line.
-pub(crate) const FIRST_SUM: u64 = 0;
+const FIRST_SUM: u64 = 0;
 
 /// Appends its checksum to a line, which covers the lines before it as well; `sum` is the checksum of the line before.
-pub(crate) fn sealed(mut text: String, sum: &mut u64) -> String {
+fn sealed(mut text: String, sum: &mut u64) -> String {
     *sum = sum_after(*sum, text.as_bytes());
     text.pop();
     text + &format!(",\"sum\":\"{sum:016x}\"}}")
@@ -74,7 +150,7 @@ impl<'a> Sealed<'a> {
 
     /// Returns the checksum of this line, if `before` is that of the line before it. It is `None` in a dump without
     /// checksums, as earlier versions made them: the first line decides. The error is what was expected.
-    pub(crate) fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
+    fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
         match (before, self.sum) {
             (Some(before), Some(sum)) if sum_after(before, &self.text) == sum => Ok(Some(sum)),
             (Some(_), Some(_)) => Err("the checksum of the line: the file is damaged".to_owned()),

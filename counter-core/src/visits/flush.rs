@@ -1,12 +1,12 @@
 mod durability;
 mod replay_buffer;
 mod writer;
+mod warned;
 mod shard_flusher;
 mod sharing;
 mod skew_watch;
 mod store_watch;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use super::store::Store;
 use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::BoxFuture;
+use crate::family::passes::until;
 use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
@@ -104,12 +105,7 @@ impl Flusher {
     /// # Cancel safety
     /// As with [`flush`](Self::flush); `run` can be called again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.flush_for_ever() => {}
-        }
+        until(shutdown, self.flush_for_ever()).await;
         self.finish(later(Instant::now(), self.shutdown_timeout)).await
     }
 

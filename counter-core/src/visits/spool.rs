@@ -30,7 +30,8 @@ use crate::family::shard::Shard;
 use crate::log::unwind::{caught, tell};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
-use file::{Failure, Rows};
+use file::Failure;
+use file::write::Rows;
 use folder::Place;
 pub(crate) use recovery::Recovery;
 use step::Step;
@@ -98,7 +99,7 @@ impl Spool {
         kind: String,
         known: Arc<KnownStore>,
     ) -> Self {
-        tally.keep_journal();
+        tally.backlog.keep_journal();
         let file = Arc::new(OwnFile { folder, most, tally, kind, known, own: Mutex::default() });
         Self { file, step: Step::default() }
     }
@@ -149,7 +150,7 @@ impl Spool {
     /// Writes new hits of a shard before they are sent. Does not wait while the disk fails: that costs only durability, because
     /// the fence in the store reveals which rows of the file are outdated.
     pub(crate) async fn save(&self, shard: Shard) {
-        if !self.file.tally.spool(|spool| spool.failing.is_some()) {
+        if !self.file.tally.backlog.spool(|spool| spool.failing.is_some()) {
             drop(self.write(Some(shard)).await);
         }
     }
@@ -168,7 +169,7 @@ impl OwnFile {
     /// Makes the next write a complete one.
     fn spoil(&self) {
         for shard in self.tally.shards.iter() {
-            self.tally.journal(shard, Journal::spoil);
+            self.tally.backlog.journal(shard, Journal::spoil);
         }
     }
 
@@ -184,7 +185,7 @@ impl OwnFile {
             tokio::fs::metadata(&self.folder).await?;
         }
         (own.place, own.is_written) = (None, false);
-        self.tally.lose_spool();
+        self.tally.backlog.lose_spool();
         Ok(())
     }
 
@@ -204,7 +205,7 @@ impl OwnFile {
             }
             own.noted = Some(seen);
         }
-        let entries = self.tally.entries(of, Timestamp::now());
+        let entries = self.tally.folded(Timestamp::now()).entries(of);
         if !entries.is_empty() {
             let mut rows = Vec::with_capacity(entries.len());
             // After the entries, so that no counter of an entry is missing.
@@ -212,7 +213,7 @@ impl OwnFile {
             for entry in entries {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
-            if let Err(error) = file::write(&mut connection, &rows).await {
+            if let Err(error) = file::write::write(&mut connection, &rows).await {
                 return Err(self.give_up(own, connection, error).await?);
             }
             own.is_written = true;
@@ -222,14 +223,14 @@ impl OwnFile {
                 place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
             for rows in &rows {
                 let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
-                self.tally.journal(rows.entry.shard, |journal| {
+                self.tally.backlog.journal(rows.entry.shard, |journal| {
                     journal.written(&rows.entry);
                     if is_large {
                         journal.spoil();
                     }
                 });
             }
-            self.tally.spool(|spool| (spool.bytes, spool.written) = (bytes, Some(Instant::now())));
+            self.tally.backlog.spool(|spool| (spool.bytes, spool.written) = (bytes, Some(Instant::now())));
         }
         own.connection = Some(connection);
         Ok(())
@@ -281,14 +282,14 @@ impl OwnFile {
         let Some(place) = &own.place else { return Ok(()) };
         let aside = place.set_aside().await?;
         (own.place, own.is_written) = (None, false);
-        self.tally.lose_spool();
+        self.tally.backlog.lose_spool();
         tell(|| tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"));
         Ok(())
     }
 
     fn note(&self, error: Option<&Error>) {
         let words = error.map(|error| format!("{error:?}"));
-        let before = self.tally.spool(|spool| {
+        let before = self.tally.backlog.spool(|spool| {
             let before = spool.failing.take().map(|(since, _)| since);
             let since = before.unwrap_or_else(Instant::now);
             spool.failing = words.clone().map(|error| (since, error));
@@ -355,7 +356,7 @@ mod tests {
             tally.fold(now);
             if second % 100 == 99 {
                 spool.write(None).await.expect_err("no directory");
-                tally.journal(shard, |journal| assert_eq!(journal.added().len(), 0));
+                tally.backlog.journal(shard, |journal| assert_eq!(journal.added().len(), 0));
             }
         }
         let spool = tally.health(0, None).spool.expect("there is one");

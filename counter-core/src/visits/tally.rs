@@ -1,9 +1,8 @@
-//! The accumulation in the process: every request goes through it, and nothing else holds its locks for long.
+//! The accumulation in the process, which every request passes.
 //!
-//! A request adds to the stripe of its thread, which takes no lock as long as its second lasts. [`Tally::fold`] takes what is
-//! new in the stripes into the [`Pending`] of each shard of the store. The lock of the backlog is always taken before that of a
-//! stripe, and a request takes it only where its stripe is full, so the hits in all places can be summed for one moment
-//! without stopping requests.
+//! A request adds to the stripe of its thread, without a lock as long as the current second lasts. [`Tally::fold`] moves new
+//! hits from the stripes to the [`Backlog`]. Lock order: backlog, stripe, label. A request locks the backlog only if its
+//! stripe is full, so the hits in all places can be summed at one moment without stopping requests.
 
 mod own;
 mod registry;
@@ -12,40 +11,36 @@ mod bins;
 mod visitors;
 mod stripe;
 mod stripes;
+mod folding;
 mod adding;
-mod held;
-#[cfg(feature = "spool")]
-mod spool;
 mod recorder;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::distribution::{Distribution, Measure};
-use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip, SpoolHealth};
-use super::pending::{Account, Chunk, CommitTicket, Delivery, GroupCommit, Journal, Pending};
+use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip};
+use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues};
 use super::store::{Batch, Remark};
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::log::log_limit::LogLimit;
 use crate::time::{Grid, Timestamp};
-use bins::{BinSlot, BinSums};
+use folding::Folding;
 pub(crate) use label::{LABEL_PLACES, MISSED, NONE, OTHER_VALUE, hours};
-use label::{Label, Labelled, Labels};
+use label::{Label, Labels};
 pub use label::{LabelError, NotedValue};
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured, PageView};
 use registry::{OTHER, PAGE, Registry};
-use stripe::{CLOSED, Closed, Stripe};
+use stripe::Stripe;
 use stripes::Stripes;
-use visitors::{OpenBuckets, Recent};
+use visitors::Recent;
 
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -65,41 +60,7 @@ pub(crate) struct Tally {
     is_full: AtomicBool,
     stripes: Stripes,
     recent: Recent,
-    backlog: Mutex<Backlog>,
-}
-
-#[derive(Debug)]
-struct Backlog {
-    /// The hits that are waiting, by shard of the store.
-    waiting: Vec<Waiting>,
-    delivery: Delivery,
-    /// The shard of each counter, by number.
-    shards: Vec<Shard>,
-    /// The registers of the visitor buckets that are open.
-    open: OpenBuckets,
-    /// The bucket of visitors in which the last ones were taken from a stripe.
-    current: Timestamp,
-    /// Marks of the counters whose visitors the store was sent, by number.
-    visited: Vec<bool>,
-    /// Swapped in turn with the stripes' lists, so that these keep their allocation.
-    spare: Vec<Closed>,
-    /// Bins on their way from the stripes.
-    spare_bins: Vec<BinSlot>,
-    /// Counts on their way from the labels.
-    spare_labels: Vec<Labelled>,
-    /// All bins since the beginning: histograms of exporters only grow.
-    bins: BinSums,
-    /// The state of the spool, if there is one.
-    spool: Option<SpoolAccount>,
-}
-
-/// The account of the spool.
-#[derive(Debug, Default)]
-pub(crate) struct SpoolAccount {
-    pub(crate) bytes: u64,
-    pub(crate) leftovers: usize,
-    pub(crate) written: Option<Instant>,
-    pub(crate) failing: Option<(Instant, String)>,
+    pub(crate) backlog: Backlog<Folding>,
 }
 
 /// The numbers of names that a process may have at once.
@@ -108,16 +69,6 @@ pub(crate) struct NameLimits {
     pub(crate) counters: usize,
     /// The values of each label.
     pub(crate) label_places: usize,
-}
-
-/// The hits that wait for one shard of the store.
-#[derive(Debug, Default)]
-struct Waiting {
-    pending: Pending,
-    /// The number of cells from which on old ones are folded.
-    high_water: usize,
-    /// What a spool has to write of them, if there is one.
-    journal: Option<Journal>,
 }
 
 impl Tally {
@@ -139,19 +90,7 @@ impl Tally {
             stripes: Stripes::new(names.counters + 1),
             recent: Recent::new(grid.visitors.base().as_seconds().into()),
             grid: Arc::new(grid),
-            backlog: Mutex::new(Backlog {
-                waiting: shards.iter().map(|_| Waiting::default()).collect(),
-                delivery: Delivery::new(shards),
-                shards: Vec::new(),
-                open: OpenBuckets::default(),
-                current: Timestamp::MIN,
-                visited: Vec::new(),
-                spare: Vec::new(),
-                spare_bins: Vec::new(),
-                spare_labels: Vec::new(),
-                bins: BinSums::default(),
-                spool: None,
-            }),
+            backlog: Backlog::new(shards, Folding::default()),
         }
     }
 
@@ -226,11 +165,7 @@ impl Tally {
 
     /// Returns the distributions of what was measured since the beginning, as [`BinSums`] has them.
     pub(crate) fn distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
-        let sums = {
-            let backlog = &mut *self.backlog();
-            self.fold_into(backlog, Timestamp::now());
-            backlog.bins.of(measure)
-        };
+        let sums = self.folded(Timestamp::now()).folding.bins.of(measure);
         let names = self.registry.names();
         let named = |(number, bins)| {
             let name = names.get(usize::try_from(number).ok()?)?;
@@ -247,30 +182,10 @@ impl Tally {
         self.stripes.with(|stripe| stripe.skip_request(skip));
     }
 
-    /// Empties the stripes into the backlog and keeps the backlog small.
-    pub(crate) fn fold(&self, now: Timestamp) {
-        self.fold_into(&mut self.backlog(), now);
-    }
-
     /// Takes what is waiting for a shard, in chunks that change this many samples at most; its hits stay pending until
     /// they are acknowledged.
     pub(crate) fn take(&self, shard: Shard, now: Timestamp, samples: usize) -> Vec<Chunk> {
-        let backlog = &mut *self.backlog();
-        self.fold_into(backlog, now);
-        let waiting = &mut backlog.waiting[shard.index()];
-        waiting.coarsen(now, &self.grid);
-        if waiting.pending.len() == 0 {
-            return Vec::new();
-        }
-        let chunks = waiting.pending.take(&self.registry.names(), &self.grid, samples);
-        waiting.journal.iter_mut().for_each(Journal::take);
-        backlog.delivery.send(shard, &chunks);
-        chunks
-    }
-
-    /// Updates the journal of a shard, if there is a spool.
-    pub(crate) fn journal(&self, shard: Shard, update: impl FnOnce(&mut Journal)) {
-        self.backlog().waiting[shard.index()].journal.as_mut().map(update);
+        self.folded(now).take(shard, now, || self.registry.names(), &self.grid, samples)
     }
 
     /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
@@ -281,69 +196,57 @@ impl Tally {
             Remark::Began { cell } => number(&batch.cells.get(*cell)?.counter),
             Remark::Refused { .. } => None,
         });
-        let backlog = &mut *self.backlog();
+        let backlog = &mut *self.backlog.lock();
         // Nearly all are new, and have no visitors that the store could have lost.
         let had_visitors =
-            |number: &u32| backlog.visited.get_mut(*number as usize).is_some_and(std::mem::take);
+            |number: &u32| backlog.folding.visited.get_mut(*number as usize).is_some_and(std::mem::take);
         let forgotten: HashSet<_> = began.filter(had_visitors).collect();
         if !forgotten.is_empty() {
             self.forget_visitors(backlog, |number| forgotten.contains(&number));
         }
         for number in batch.sketches.iter().filter_map(|cell| number(&cell.counter)) {
             let number = number as usize;
-            if number >= backlog.visited.len() {
-                backlog.visited.resize(number + 1, false);
+            if number >= backlog.folding.visited.len() {
+                backlog.folding.visited.resize(number + 1, false);
             }
-            backlog.visited[number] = true;
+            backlog.folding.visited[number] = true;
         }
         backlog.delivery.acknowledge(batch, remarks, replay);
-    }
-
-    /// Updates the account of what has left for a shard, which is locked meanwhile.
-    pub(crate) fn account<T>(&self, shard: Shard, update: impl FnOnce(&mut Account) -> T) -> T {
-        update(self.backlog().delivery.account(shard))
-    }
-
-    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them; `expired` of
-    /// them had expired.
-    pub(crate) fn doubt(&self, batch: &Batch, replay: bool) {
-        self.backlog().delivery.doubt(batch, replay);
     }
 
     /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
     /// visitors, so all visitors that are still in memory are sent again.
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
-        let backlog = &mut *self.backlog();
+        let backlog = &mut *self.backlog.lock();
         backlog.delivery.lose(hits);
-        let open = std::mem::take(&mut backlog.open);
-        self.registry.shards(&mut backlog.shards);
-        let is_lost = |number| backlog.shards.get(number as usize) == Some(&shard);
+        let open = std::mem::take(&mut backlog.folding.open);
+        self.registry.shards(&mut backlog.folding.shards);
+        let is_lost = |number| backlog.folding.shards.get(number as usize) == Some(&shard);
         let waiting = &mut backlog.waiting[shard.index()];
         open.each(is_lost, |number, bucket, register| {
             waiting.each(|pending| _ = pending.raise(number, bucket, register, &self.grid));
         });
-        backlog.open = open;
+        backlog.folding.open = open;
     }
 
     /// Notes that the store has nothing of this counter any more.
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
-            self.forget_visitors(&mut self.backlog(), |number| number == counter.number);
+            self.forget_visitors(&mut self.backlog.lock(), |number| number == counter.number);
         }
     }
 
     /// Lets visitors of these counters count when they come again.
-    fn forget_visitors(&self, backlog: &mut Backlog, which: impl Fn(u32) -> bool) {
+    fn forget_visitors(&self, backlog: &mut Queues<Folding>, which: impl Fn(u32) -> bool) {
         self.collect(backlog);
-        backlog.open.forget(&which, &self.recent.busy);
+        backlog.folding.open.forget(&which, &self.recent.busy);
         let everything = self.everything.get().is_some_and(|everything| which(*everything));
         self.recent.forget(|number| which(number & !PAGE) || (number & PAGE > 0 && everything));
     }
 
     pub(crate) fn ledger(&self) -> Ledger {
-        let backlog = self.backlog();
-        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.delivery.hits() };
-        ledger.hits.pending += backlog.waiting.iter().map(|waiting| waiting.pending.hits()).sum::<u64>();
+        let backlog = self.backlog.lock();
+        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.hits() };
         let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
             let hits = stripe.hits(counters);
@@ -361,7 +264,7 @@ impl Tally {
     }
 
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
-        let backlog = self.backlog();
+        let backlog = self.backlog.lock();
         let (mut pending, mut pending_cells) = (0, 0);
         let counters = self.registry.counters();
         for stripe in self.stripes.iter() {
@@ -374,86 +277,8 @@ impl Tally {
             pending += hits;
             pending_cells += cells;
         }
-        let accounts = backlog.delivery.accounts();
-        // What is in the stripes is waiting for whichever shard is served next.
-        let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
-        let hits = |(waiting, account): (&Waiting, &Account)| waiting.pending.hits() + account.sent;
-        let shards = || backlog.waiting.iter().zip(accounts);
-        let waiting = shards().filter(|shard| hits(*shard) > 0).map(|(_, account)| account.attempted);
-        let stalled = waiting.chain(next).min().map(|since| since.elapsed());
-        let errors = || accounts.iter().filter_map(Account::failing);
-        let failing = errors().filter_map(|(since, error)| Some((since?, error))).min();
-        let last_error = failing.map(|(_, error)| error).or_else(|| errors().map(|(_, error)| error).next());
-        let acknowledged = accounts.iter().filter_map(|account| account.acknowledged).max();
-        let cells = |(waiting, account): (&Waiting, &Account)| waiting.pending.len() + account.sent_cells;
-        let unwritten = |shard: (&Waiting, &Account)| {
-            let unwritten = shard.0.journal.as_ref().map_or(0, Journal::unwritten);
-            // What the store has acknowledged meanwhile needs no file.
-            unwritten.min(hits(shard))
-        };
-        let spool = backlog.spool.as_ref().map(|spool| SpoolHealth {
-            unwritten: pending + shards().map(unwritten).sum::<u64>(),
-            bytes: spool.bytes,
-            leftovers: spool.leftovers,
-            since_written: spool.written.map(|at| at.elapsed()),
-            failing_for: spool.failing.as_ref().map(|(since, _)| since.elapsed()),
-            last_error: spool.failing.as_ref().map(|(_, error)| error.clone()),
-        });
-        Health {
-            pending: pending + shards().map(hits).sum::<u64>(),
-            pending_cells: pending_cells + shards().map(cells).sum::<usize>(),
-            connections,
-            retained_bytes: accounts.iter().map(|account| account.retained).sum(),
-            since_acknowledged: acknowledged.map(|at| at.elapsed()),
-            failing_for: failing.map(|(since, _)| since.elapsed()),
-            last_error: last_error.map(str::to_owned),
-            stalled_for: stalled.filter(|stalled| *stalled > self.patience),
-            clock_skew,
-            spool,
-            archive: None,
-            hints: self.hints.list(),
-        }
-    }
-
-    fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
-        let mut spare = std::mem::take(&mut backlog.spare);
-        let mut bins = std::mem::take(&mut backlog.spare_bins);
-        for stripe in self.stripes.iter() {
-            // First of all, so that no visitor leaves before the hit: a thread adds that before it leaves the visitor.
-            self.drain_into(backlog, stripe, now);
-            stripe.take(&mut spare, || self.registry.counters());
-            stripe.take_bins(&mut bins);
-            for slot in bins.drain(..) {
-                backlog.bins.add(slot);
-                for (counter, bin) in slot.parts() {
-                    let waiting = backlog.waiting(counter, &self.registry);
-                    waiting.each(|pending| {
-                        pending.measure(counter, slot.start, bin, slot.count, &self.grid);
-                    });
-                }
-            }
-            for cell in spare.drain(..) {
-                let waiting = backlog.waiting(cell.counter, &self.registry);
-                waiting.each(|pending| _ = pending.add(cell.counter, cell.start, cell.count, &self.grid));
-            }
-        }
-        (backlog.spare, backlog.spare_bins) = (spare, bins);
-        self.collect(backlog);
-        let is_crowded = backlog.waiting.iter().any(|waiting| waiting.pending.is_crowded());
-        let mut labels = std::mem::take(&mut backlog.spare_labels);
-        for label in self.labels.iter() {
-            label.take(&mut labels, is_crowded);
-            let waiting = &mut backlog.waiting[label.shard().index()];
-            for Labelled { name, start, count } in labels.drain(..) {
-                waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
-            }
-        }
-        backlog.spare_labels = labels;
-        for waiting in &mut backlog.waiting {
-            if waiting.pending.len() > waiting.high_water {
-                waiting.coarsen(now, &self.grid);
-            }
-        }
+        let hints = self.hints.list();
+        Health { connections, clock_skew, hints, ..backlog.health(pending, pending_cells, self.patience) }
     }
 
     /// Returns whether a counter belongs to this tally; the hits of any other are not lost, but count for
@@ -466,40 +291,5 @@ impl Tally {
     #[inline]
     fn number(&self, counter: Counter) -> u32 {
         if self.owns(counter) { counter.number } else { OTHER }
-    }
-
-    fn backlog(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl Backlog {
-    fn waiting(&mut self, counter: u32, registry: &Registry) -> &mut Waiting {
-        let shard = self.shard(counter, registry);
-        &mut self.waiting[shard.index()]
-    }
-
-    fn shard(&mut self, counter: u32, registry: &Registry) -> Shard {
-        let index = counter as usize;
-        if index >= self.shards.len() {
-            registry.shards(&mut self.shards);
-        }
-        self.shards[index]
-    }
-}
-
-impl Waiting {
-    /// Adds to what waits, and to what the spool has to write of it.
-    fn each(&mut self, mut add: impl FnMut(&mut Pending)) {
-        add(&mut self.pending);
-        if let Some(journal) = &mut self.journal {
-            add(journal.added());
-        }
-    }
-
-    /// Folds what has aged.
-    fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
-        self.pending.coarsen(now, grid);
-        self.high_water = (2 * self.pending.len()).max(CLOSED);
     }
 }

@@ -1,17 +1,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counter_core::document::{Document, DocumentStore};
-use counter_core::internal::{Passes, tell};
+use counter_core::internal::{Passes, tell, until};
 use counter_core::visits::{Stats, WriterId};
 use counter_core::{Error, Timestamp};
 use futures_util::future::BoxFuture;
 use futures_util::future::{join, try_join};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::alerts::Alerts;
 use super::delivery::{Deliver, delivered};
@@ -212,25 +211,18 @@ impl Watch {
     /// # Cancel safety
     /// As with [`check_once`](Self::check_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.check_for_ever() => {}
-        }
+        until(shutdown, self.check_for_ever()).await;
         // Otherwise the watches of other processes wait for this one until its mark ends.
         _ = timeout(LEAVE_TIMEOUT, self.progress.leave(&*self.store)).await;
     }
 
     fn check_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let mut passes = Passes::of("the watch over alerts");
-            loop {
-                sleep(self.interval).await;
-                if let Some(checked) = passes.make(self.check_once(Timestamp::now())).await {
-                    tell(|| tracing::debug!(checked.judged, checked.delivered, "watched"));
-                }
-            }
+        Passes::of("the watch over alerts").repeat(self.interval, self, |watch| {
+            Box::pin(async move {
+                let checked = watch.check_once(Timestamp::now()).await?;
+                tell(|| tracing::debug!(checked.judged, checked.delivered, "watched"));
+                Ok(())
+            })
         })
     }
 

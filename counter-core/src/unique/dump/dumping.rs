@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::line::{Entry, UniqueDumped};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::Answer;
-use crate::family::line::{FIRST_SUM, sealed};
+use crate::family::line::Lines;
 use crate::time::Timestamp;
 use crate::unique::counter::ITEM_BYTES;
 use crate::unique::distinct::Contents;
@@ -28,11 +28,7 @@ pub struct UniqueDump {
     part: Option<Vec<u8>>,
     has_ended: bool,
     /// Lines that are ready.
-    lines: VecDeque<String>,
-    /// The number of the last of them.
-    line: u64,
-    /// The checksum of that line.
-    sum: u64,
+    lines: Lines,
     dumped: UniqueDumped,
 }
 
@@ -46,9 +42,7 @@ impl UniqueDump {
             counters: VecDeque::new(),
             part: None,
             has_ended: false,
-            lines: VecDeque::new(),
-            line: 0,
-            sum: FIRST_SUM,
+            lines: Lines::new(),
             dumped: UniqueDumped::default(),
         }
     }
@@ -61,7 +55,7 @@ impl UniqueDump {
     /// # Cancel safety
     /// A future that is dropped loses no line.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
-        if let Some(line) = self.lines.pop_front() {
+        if let Some(line) = self.lines.pop() {
             return Ok(Some(line));
         }
         self.advance().await
@@ -83,14 +77,14 @@ impl UniqueDump {
                     self.dumped.counters += list.counters.len() as u64;
                     self.counters = list.counters.into();
                     self.page = list.next.map(Some);
-                } else if !self.has_ended && self.line > 0 {
+                } else if !self.has_ended && self.lines.count() > 0 {
                     self.push(Entry::End(self.dumped));
                     self.has_ended = true;
                 } else {
                     return Ok(None);
                 }
             }
-            Ok(self.lines.pop_front())
+            Ok(self.lines.pop())
         })
     }
 
@@ -146,12 +140,10 @@ impl UniqueDump {
     }
 
     fn push(&mut self, entry: Entry<'_>) {
-        if self.line == 0 {
-            self.line += 1;
-            self.lines.push_back(sealed(Entry::begin(Timestamp::now()).text(self.line), &mut self.sum));
+        if self.lines.count() == 0 {
+            self.lines.push(|line| Entry::begin(Timestamp::now()).text(line));
         }
-        self.line += 1;
-        self.lines.push_back(sealed(entry.text(self.line), &mut self.sum));
+        self.lines.push(|line| entry.text(line));
     }
 }
 

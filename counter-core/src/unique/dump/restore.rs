@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use super::line;
 use super::line::{Record, UniqueDumped, parse};
 use crate::error::{Error, ErrorKind};
-use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::line::{LINE, Position, Sealed};
 use crate::unique::store::UniqueStore;
 
 /// A restore of unique counters that is under way: see [the module](crate::unique::dump).
@@ -17,10 +17,7 @@ use crate::unique::store::UniqueStore;
 #[derive(Debug)]
 pub struct UniqueRestore {
     store: Arc<dyn UniqueStore>,
-    /// The number of the last line that was taken.
-    line: u64,
-    /// The checksum of that line; `None` if the dump has none.
-    sum: Option<u64>,
+    position: Position,
     has_ended: bool,
     /// Account of what the lines held.
     read: UniqueDumped,
@@ -74,8 +71,7 @@ impl UniqueRestore {
     pub fn new(store: impl UniqueStore) -> Self {
         Self {
             store: Arc::new(store),
-            line: 0,
-            sum: Some(FIRST_SUM),
+            position: Position::START,
             has_ended: false,
             read: UniqueDumped::default(),
             restored: UniqueRestored::default(),
@@ -108,8 +104,8 @@ impl UniqueRestore {
     /// # Errors
     /// Fails when the last line is missing.
     pub const fn finish(&self) -> Result<UniqueRestored, UniqueRestoreError> {
-        if self.line > 0 && !self.has_ended {
-            return Err(UniqueRestoreError::Torn { line: self.line });
+        if self.position.line() > 0 && !self.has_ended {
+            return Err(UniqueRestoreError::Torn { line: self.position.line() });
         }
         Ok(self.restored)
     }
@@ -123,7 +119,7 @@ impl UniqueRestore {
     /// Returns the number of lines that were taken.
     #[must_use]
     pub const fn lines(&self) -> u64 {
-        self.line
+        self.position.line()
     }
 
     fn take<'a>(&'a mut self, text: &'a [u8]) -> BoxFuture<'a, Result<(), UniqueRestoreError>> {
@@ -131,17 +127,15 @@ impl UniqueRestore {
             if text.is_empty() {
                 return Ok(());
             }
-            let due = self.line + 1;
+            let due = self.position.due();
             let malformed = |expected| UniqueRestoreError::Malformed { line: due, expected };
             let sealed = Sealed::of(text);
             let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if self.has_ended {
                 return Err(malformed("no line after the last of the unique counters".to_owned()));
             }
-            if number != due {
-                return Err(malformed(format!("the line {due} of the unique counters, not {number}")));
-            }
-            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
+            let line = |due| format!("the line {due} of the unique counters");
+            let next = self.position.after(&sealed, number, line).map_err(malformed)?;
             if (due == 1) != (record == Record::Begin) {
                 return Err(malformed("the first line of the unique counters, once".to_owned()));
             }
@@ -172,7 +166,7 @@ impl UniqueRestore {
                     self.has_ended = true;
                 }
             }
-            (self.line, self.sum) = (due, sum);
+            self.position = next;
             Ok(())
         })
     }

@@ -1,23 +1,25 @@
+mod value;
+mod reading;
+mod found;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Range, RangeInclusive};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use found::Found;
+use reading::Reading;
+use value::Value;
 
-use super::listed::{Listed, sketches};
+use super::listed::Listed;
 use super::restore::restore;
 use super::{Archive, CALM};
 use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
-use crate::family::passes::Passes;
+use crate::family::passes::{Passes, until};
 use crate::log::unwind::tell;
-use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
-use crate::visits;
-use crate::visits::store::{Adds, BinReading, Bins, Page, Store, Values, count_of};
+use crate::visits::store::{Adds, Page, Values};
 
 /// Compares the two stores of an [`Archive`] bucket by bucket, and repairs one of them on request.
 ///
@@ -116,10 +118,11 @@ pub struct Difference {
 const NAMED: usize = 1000;
 /// The number of buckets that are compared together for a page of counters, which a database looks up one by one.
 const BUCKETS: usize = 20;
-/// The number of buckets whose distributions are compared together: up to about 10 MB per page.
-const BIN_BUCKETS: usize = 4;
 /// The number of buckets that are skipped because they are about to leave the near store.
 const LEAVING: u64 = 2;
+
+/// A counter by its index on a page, and the start of a bucket.
+type Place = (usize, Timestamp);
 
 impl Auditor {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
@@ -179,25 +182,19 @@ impl Auditor {
     /// # Cancel safety
     /// As with [`audit`](Self::audit).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.audit_for_ever() => {}
-        }
+        until(shutdown, self.audit_for_ever()).await;
     }
 
     fn audit_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let mut passes = Passes::of("the audit of the archive");
-            loop {
-                sleep(self.interval).await;
-                let Some(audit) = passes.make(self.audit(Timestamp::now(), None)).await else { continue };
+        Passes::of("the audit of the archive").repeat(self.interval, self, |auditor| {
+            Box::pin(async move {
+                let audit = auditor.audit(Timestamp::now(), None).await?;
                 if let Some(first) = audit.differences.first() {
                     let differing = audit.differing;
                     tell(|| tracing::warn!(differing, ?first, "the near store has less than the archive"));
                 }
-            }
+                Ok(())
+            })
         })
     }
 
@@ -284,20 +281,32 @@ impl Auditor {
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                let first = self.first(kept);
-                let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-                let values_of = |adds| restore(&self.archive, values, kept, adds, &affected, &starts);
-                audit.refused += values_of(Adds::Samples).await?;
-                // Lifetimes are compared with the buckets of the coarsest precision.
-                let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
-                let coarsest = counts.map(|(_, kept)| kept.precision).max();
-                if values == Values::Counts && coarsest == Some(kept.precision) {
-                    audit.refused += values_of(Adds::Lifetimes).await?;
-                }
+                audit.refused += self.repair_near(values, kept, &affected, starts).await?;
             }
             _ => {}
         }
         Ok(compared)
+    }
+
+    /// Adds the missing hits of these counters to the near store; returns the number of refused values.
+    async fn repair_near(
+        &self,
+        values: Values,
+        kept: Retention,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<u64, Error> {
+        let first = self.first(kept);
+        let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
+        let values_of = |adds| restore(&self.archive, values, kept, adds, counters, &starts);
+        let mut refused = values_of(Adds::Samples).await?;
+        // Lifetimes are compared with the buckets of the coarsest precision.
+        let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
+        let coarsest = counts.map(|(_, kept)| kept.precision).max();
+        if values == Values::Counts && coarsest == Some(kept.precision) {
+            refused += values_of(Adds::Lifetimes).await?;
+        }
+        Ok(refused)
     }
 
     /// Reads some of the first buckets from both stores; returns the values by counter, and the number of buckets. Reads the far
@@ -350,198 +359,5 @@ impl Auditor {
             page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
         }
         self.archive.far.put(&page).await
-    }
-}
-
-/// A counter by its index on a page, and the start of a bucket.
-type Place = (usize, Timestamp);
-
-/// Value that one store has of a bucket.
-#[derive(Debug, PartialEq, Eq)]
-enum Value {
-    Count(u64),
-    Visitors(Sketch),
-    Bins(Bins),
-}
-
-impl Value {
-    /// Returns whether the other has something that this has not.
-    fn lacks(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Count(this), Self::Count(other)) => this < other,
-            (Self::Visitors(this), Self::Visitors(other)) => !this.includes(other),
-            (Self::Bins(this), Self::Bins(other)) => {
-                other.iter().any(|(bin, count)| count_of(this, *bin) < *count)
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns the value of a bucket that has none, beside one that has this.
-    fn nothing(&self) -> Self {
-        match self {
-            Self::Count(_) => Self::Count(0),
-            Self::Visitors(_) => Self::Visitors(Sketch::new()),
-            Self::Bins(_) => Self::Bins(Bins::new()),
-        }
-    }
-
-    /// Returns what is told of it.
-    fn number(&self) -> u64 {
-        match self {
-            Self::Count(count) => *count,
-            Self::Visitors(sketch) => sketch.estimate(),
-            Self::Bins(bins) => bins.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)),
-        }
-    }
-}
-
-/// Values that a store has of a page, by counter.
-#[derive(Debug)]
-struct Reading {
-    counters: Vec<CounterReading>,
-    /// The number of buckets that were read.
-    buckets: usize,
-}
-
-/// Values that a store has of a counter, by the start of their bucket, ascending.
-#[derive(Debug, Default)]
-struct CounterReading {
-    values: Vec<(Timestamp, Value)>,
-    /// Buckets that cannot be read.
-    unknown: Vec<Timestamp>,
-    unreadable: u64,
-}
-
-impl Reading {
-    async fn of(
-        store: &dyn Store,
-        values: Values,
-        precision: Precision,
-        counters: &[CounterName],
-        starts: &[Timestamp],
-    ) -> Result<Self, Error> {
-        match values {
-            Values::Counts => Self::counts(store, precision, counters, starts).await,
-            Values::Visitors => Self::visitors(store, precision, counters, starts).await,
-            Values::Distributions => Self::bins(store, precision, counters, starts).await,
-        }
-    }
-
-    async fn counts(
-        store: &dyn Store,
-        precision: Precision,
-        counters: &[CounterName],
-        starts: &[Timestamp],
-    ) -> Result<Self, Error> {
-        let range = range(starts);
-        let of_counter = |reading: Result<visits::Reading, _>| match reading {
-            Ok(visits::Reading { samples, unreadable }) => CounterReading {
-                values: samples
-                    .into_iter()
-                    .map(|sample| (sample.start, Value::Count(sample.count)))
-                    .collect(),
-                unreadable: u64::from(unreadable.is_some()),
-                unknown: unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default(),
-            },
-            Err(_) => CounterReading { unknown: starts.to_vec(), unreadable: 1, ..CounterReading::default() },
-        };
-        let readings = store.samples(counters, precision, range, u32::MAX).await?;
-        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
-    }
-
-    async fn visitors(
-        store: &dyn Store,
-        precision: Precision,
-        counters: &[CounterName],
-        starts: &[Timestamp],
-    ) -> Result<Self, Error> {
-        let mut all: Vec<_> = counters.iter().map(|_| CounterReading::default()).collect();
-        let mut left = starts;
-        for (start, sketches) in sketches(store, counters, precision, &mut left).await? {
-            for (found, sketch) in all.iter_mut().zip(sketches) {
-                match sketch {
-                    Ok(sketch) if sketch.is_empty() => {}
-                    Ok(sketch) => found.values.push((start, Value::Visitors(sketch))),
-                    Err(_) => {
-                        found.unknown.push(start);
-                        found.unreadable += 1;
-                    }
-                }
-            }
-        }
-        Ok(Self { counters: all, buckets: starts.len() - left.len() })
-    }
-
-    async fn bins(
-        store: &dyn Store,
-        precision: Precision,
-        counters: &[CounterName],
-        starts: &[Timestamp],
-    ) -> Result<Self, Error> {
-        let starts = &starts[..starts.len().min(BIN_BUCKETS)];
-        let of_counter = |BinReading { buckets, unreadable }: BinReading| CounterReading {
-            values: buckets
-                .into_iter()
-                .filter(|(_, bins)| !bins.is_empty())
-                .map(|(start, bins)| (start, Value::Bins(bins)))
-                .collect(),
-            unreadable: u64::from(unreadable.is_some()),
-            unknown: match unreadable {
-                Some(unreadable) if unreadable.buckets.is_empty() => starts.to_vec(),
-                Some(unreadable) => unreadable.buckets,
-                None => Vec::new(),
-            },
-        };
-        let readings = store.bins(counters, precision, range(starts)).await?;
-        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
-    }
-}
-
-/// Returns the range that has the starts of these buckets.
-fn range(starts: &[Timestamp]) -> Range<Timestamp> {
-    let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
-    range.unwrap_or(Timestamp::MIN..Timestamp::MIN)
-}
-
-/// The result of a comparison of a counter.
-#[derive(Debug)]
-struct Found {
-    /// The number of values in at least one of the stores.
-    compared: u64,
-    unreadable: u64,
-    /// Values that are not the same in the near and the far store.
-    different: Vec<(Timestamp, [Value; 2])>,
-}
-
-impl Found {
-    fn of(near: CounterReading, far: CounterReading, range: RangeInclusive<Timestamp>) -> Self {
-        let unreadable = near.unreadable + far.unreadable;
-        let mut found = Self { compared: 0, unreadable, different: Vec::new() };
-        let unknown = [near.unknown, far.unknown];
-        let is_compared = |start: &Timestamp| {
-            range.contains(start) && !unknown.iter().any(|unknown| unknown.contains(start))
-        };
-        let (mut near, mut far) = (near.values.into_iter().peekable(), far.values.into_iter().peekable());
-        while let Some(start) = near.peek().into_iter().chain(far.peek()).map(|(start, _)| *start).min() {
-            let near = near.next_if(|(at, _)| *at == start).map(|(_, value)| value);
-            let far = far.next_if(|(at, _)| *at == start).map(|(_, value)| value);
-            let both = match (near, far) {
-                (Some(near), Some(far)) => [near, far],
-                (Some(near), None) => {
-                    let far = near.nothing();
-                    [near, far]
-                }
-                (None, Some(far)) => [far.nothing(), far],
-                (None, None) => continue,
-            };
-            if is_compared(&start) {
-                found.compared += 1;
-                if both[0] != both[1] {
-                    found.different.push((start, both));
-                }
-            }
-        }
-        found
     }
 }

@@ -1,15 +1,14 @@
 use std::ops::Range;
-use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::Archive;
 use super::listed::{Listed, sketches};
 use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
-use crate::family::passes::Passes;
+use crate::family::passes::{Passes, until};
 use crate::family::writer::WriterId;
 use crate::log::unwind::{caught, tell};
 use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
@@ -136,12 +135,7 @@ impl Copier {
     /// # Cancel safety
     /// As with [`copy_once`](Self::copy_once). If you drop the future, its lease ends after 2 minutes.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.copy_for_ever() => {}
-        }
+        until(shutdown, self.copy_for_ever()).await;
         self.release().await;
     }
 
@@ -158,11 +152,9 @@ impl Copier {
     }
 
     fn copy_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let mut passes = Passes::of("copying into the archive");
-            loop {
-                sleep(self.interval).await;
-                let Some(copied) = passes.make(self.copy_once(Timestamp::now())).await else { continue };
+        Passes::of("copying into the archive").repeat(self.interval, self, |copier| {
+            Box::pin(async move {
+                let copied = copier.copy_once(Timestamp::now()).await?;
                 tell(|| {
                     if copied.unreadable > 0 {
                         let unreadable = copied.unreadable;
@@ -172,7 +164,8 @@ impl Copier {
                         tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
                     }
                 });
-            }
+                Ok(())
+            })
         })
     }
 }

@@ -1,12 +1,9 @@
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use crate::error::Error;
 use crate::family::future::BoxFuture;
-use crate::family::passes::Passes;
+use crate::family::passes::{Passes, until};
 use crate::family::shard::Shard;
 use crate::log::unwind::tell;
 use crate::time::{Precisions, Timestamp};
@@ -92,24 +89,16 @@ impl Cleaner {
     /// # Cancel safety
     /// As with [`clean_once`](Self::clean_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            () = self.clean_for_ever() => {}
-        }
+        until(shutdown, self.clean_for_ever()).await;
     }
 
     fn clean_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let mut passes = Passes::of("cleaning");
-            loop {
-                // The pause comes first: at the start a store may still be connecting, and nothing is urgent.
-                sleep(self.interval).await;
-                if let Some(cleaned) = passes.make(self.clean_once(Timestamp::now())).await {
-                    tell(|| tracing::debug!(cleaned.samples, cleaned.counters, "cleaned"));
-                }
-            }
+        Passes::of("cleaning").repeat(self.interval, self, |cleaner| {
+            Box::pin(async move {
+                let cleaned = cleaner.clean_once(Timestamp::now()).await?;
+                tell(|| tracing::debug!(cleaned.samples, cleaned.counters, "cleaned"));
+                Ok(())
+            })
         })
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
 use crate::error::Error;
 use crate::family::future::Answer;
-use crate::family::line::{FIRST_SUM, sealed};
+use crate::family::line::Lines;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precision, Sample, Timestamp};
@@ -33,11 +33,7 @@ pub struct Dump {
     names: Arc<[CounterName]>,
     state: State,
     /// Lines to return.
-    lines: VecDeque<String>,
-    /// The number of the last of them.
-    line: u64,
-    /// The checksum of that line.
-    sum: u64,
+    lines: Lines,
     dumped: Dumped,
     /// Keys that were already reported.
     told: HashSet<String>,
@@ -60,9 +56,7 @@ impl Dump {
             began: Timestamp::now(),
             names: Arc::default(),
             state: State::Beginning,
-            lines: VecDeque::new(),
-            line: 0,
-            sum: FIRST_SUM,
+            lines: Lines::new(),
             dumped: Dumped::default(),
             told: HashSet::new(),
         }
@@ -76,7 +70,7 @@ impl Dump {
     /// # Cancel safety
     /// If you drop the future, no line is lost.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
-        if let Some(line) = self.lines.pop_front() {
+        if let Some(line) = self.lines.pop() {
             return Ok(Some(line));
         }
         self.advance().await
@@ -122,7 +116,7 @@ impl Dump {
                     State::Ended => return Ok(None),
                 }
             }
-            Ok(self.lines.pop_front())
+            Ok(self.lines.pop())
         })
     }
 
@@ -214,8 +208,7 @@ impl Dump {
     }
 
     fn push(&mut self, entry: Entry<'_>) {
-        self.line += 1;
-        self.lines.push_back(sealed(entry.text(self.line), &mut self.sum));
+        self.lines.push(|line| entry.text(line));
     }
 }
 

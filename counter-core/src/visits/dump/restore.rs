@@ -6,11 +6,13 @@ use futures_util::future::{BoxFuture, join_all};
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
 use crate::error::Error;
-use crate::family::line::{FIRST_SUM, LINE, Sealed};
+use crate::family::line::{LINE, Position, Sealed};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::time::{Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
+use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
 use crate::visits::source::{SourceName, empty, positions};
 use crate::visits::store::identity::{StoreId, StoreRecord};
@@ -27,10 +29,7 @@ pub struct Restore {
     grid: Arc<Grid>,
     writer: WriterId,
     lanes: Vec<Lane>,
-    /// The number of the last accepted line.
-    line: u64,
-    /// The checksum of that line; `None` if the dump has none.
-    sum: Option<u64>,
+    position: Position,
     dumped: Option<Dumped>,
     /// The outcome so far.
     read: Dumped,
@@ -114,8 +113,7 @@ impl Restore {
             grid,
             writer: WriterId::of([0; 16]),
             lanes: Vec::new(),
-            line: 0,
-            sum: Some(FIRST_SUM),
+            position: Position::START,
             dumped: None,
             read: Dumped::default(),
             restored: Restored::default(),
@@ -158,7 +156,7 @@ impl Restore {
     /// Returns the number of accepted lines.
     #[must_use]
     pub const fn lines(&self) -> u64 {
-        self.line
+        self.position.line()
     }
 
     fn take<'a>(&'a mut self, text: &'a [u8]) -> BoxFuture<'a, Result<(), RestoreError>> {
@@ -166,70 +164,26 @@ impl Restore {
             if text.is_empty() {
                 return Ok(());
             }
-            let due = self.line + 1;
+            let due = self.position.due();
             let malformed = |expected: String| RestoreError::Malformed { line: due, expected };
             if self.dumped.is_some() {
                 return Err(malformed("the end of the dump".to_owned()));
             }
             let sealed = Sealed::of(text);
             let (number, record) = parse(&sealed.text).map_err(malformed)?;
-            if number != due {
-                return Err(malformed(format!("the number {due}, not {number}")));
-            }
-            let sum = sealed.follow(self.sum, due == 1).map_err(malformed)?;
+            let next = self.position.after(&sealed, number, |due| format!("the number {due}"));
+            let next = next.map_err(malformed)?;
             match record {
                 Record::Begin { id, stores } if due == 1 => self.begin(&id, &stores).await?,
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
                 _ if due == 1 => return Err(malformed("the first line of a dump".to_owned())),
                 Record::Samples { precision, counter, samples } => {
-                    let entries = samples.len() as u64;
-                    if let Some((shard, kept)) = self
-                        .find(&counter, entries, precision, |grid| Some(&grid.counts), Section::Samples)
-                        .await?
-                    {
-                        let now = Timestamp::now();
-                        let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
-                        let wanted: Vec<_> = samples.into_iter().filter(is_wanted).collect();
-                        self.restored.expired += entries - wanted.len() as u64;
-                        self.lanes[shard.index()].push_samples(due, kept, &counter, &wanted);
-                    }
-                    self.read.samples += entries;
+                    self.take_samples(due, precision, &counter, samples).await?;
                 }
                 Record::Visitors { bucket, counter, sketch } => {
-                    if let Some((shard, kept)) = self
-                        .find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors)
-                        .await?
-                    {
-                        if kept.expiry(bucket.start) > Timestamp::now() {
-                            let finest = kept.precision;
-                            let cell = VisitorCell { counter, start: bucket.start, finest, raised: sketch };
-                            self.lanes[shard.index()].push_visitors(due, kept, cell);
-                        } else {
-                            self.restored.expired += 1;
-                        }
-                    }
-                    self.read.sketches += 1;
+                    self.take_visitors(due, bucket, counter, sketch).await?;
                 }
-                Record::Bins { bucket, counter, bins } => {
-                    if let Some((shard, kept)) = self
-                        .find(
-                            &counter,
-                            1,
-                            bucket.precision,
-                            |grid| grid.distributions.as_ref(),
-                            Section::Bins,
-                        )
-                        .await?
-                    {
-                        if kept.expiry(bucket.start) > Timestamp::now() {
-                            let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
-                            self.lanes[shard.index()].push_bins(due, kept, cell);
-                        } else {
-                            self.restored.expired += 1;
-                        }
-                    }
-                    self.read.distributions += 1;
-                }
+                Record::Bins { bucket, counter, bins } => self.take_bins(due, bucket, counter, bins).await?,
                 Record::Lifetime { counter, count } => {
                     let shard = self.store.shards().of(&counter);
                     if self.is_due(shard, 1, Section::Lifetimes).await? {
@@ -238,24 +192,87 @@ impl Restore {
                     self.read.lifetimes += 1;
                 }
                 Record::Unreadable => {}
-                Record::End(dumped) => {
-                    let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
-                    let Dumped { counters, unreadable, .. } = dumped;
-                    if (Dumped { counters, unreadable, ..self.read }) != dumped {
-                        let read = format!(
-                            "{samples} samples, {sketches} sketches, {distributions} parts of distributions \
-                             and {lifetimes} lifetimes"
-                        );
-                        return Err(malformed(format!("the sums of the lines before: {read}")));
-                    }
-                    self.restored.counters = dumped.counters;
-                    self.restored.unreadable = dumped.unreadable;
-                    self.dumped = Some(dumped);
-                }
+                Record::End(dumped) => self.take_end(dumped).map_err(malformed)?,
             }
-            (self.line, self.sum) = (due, sum);
+            self.position = next;
             Ok(())
         })
+    }
+
+    async fn take_samples(
+        &mut self,
+        line: u64,
+        precision: Precision,
+        counter: &CounterName,
+        samples: Vec<Sample>,
+    ) -> Result<(), RestoreError> {
+        let entries = samples.len() as u64;
+        let found = self.find(counter, entries, precision, |grid| Some(&grid.counts), Section::Samples);
+        if let Some((shard, kept)) = found.await? {
+            let now = Timestamp::now();
+            let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
+            let wanted: Vec<_> = samples.into_iter().filter(is_wanted).collect();
+            self.restored.expired += entries - wanted.len() as u64;
+            self.lanes[shard.index()].push_samples(line, kept, counter, &wanted);
+        }
+        self.read.samples += entries;
+        Ok(())
+    }
+
+    async fn take_visitors(
+        &mut self,
+        line: u64,
+        bucket: Bucket,
+        counter: CounterName,
+        raised: Sketch,
+    ) -> Result<(), RestoreError> {
+        let found = self.find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors);
+        if let Some((shard, kept)) = found.await? {
+            if kept.expiry(bucket.start) > Timestamp::now() {
+                let cell = VisitorCell { counter, start: bucket.start, finest: kept.precision, raised };
+                self.lanes[shard.index()].push_visitors(line, kept, cell);
+            } else {
+                self.restored.expired += 1;
+            }
+        }
+        self.read.sketches += 1;
+        Ok(())
+    }
+
+    async fn take_bins(
+        &mut self,
+        line: u64,
+        bucket: Bucket,
+        counter: CounterName,
+        bins: Vec<(Bin, u64)>,
+    ) -> Result<(), RestoreError> {
+        let found =
+            self.find(&counter, 1, bucket.precision, |grid| grid.distributions.as_ref(), Section::Bins);
+        if let Some((shard, kept)) = found.await? {
+            if kept.expiry(bucket.start) > Timestamp::now() {
+                let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
+                self.lanes[shard.index()].push_bins(line, kept, cell);
+            } else {
+                self.restored.expired += 1;
+            }
+        }
+        self.read.distributions += 1;
+        Ok(())
+    }
+
+    /// Compares the sums of the last line with those of the lines before; the error is what was expected.
+    fn take_end(&mut self, dumped: Dumped) -> Result<(), String> {
+        let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
+        let Dumped { counters, unreadable, .. } = dumped;
+        if (Dumped { counters, unreadable, ..self.read }) != dumped {
+            return Err(format!(
+                "the sums of the lines before: {samples} samples, {sketches} sketches, {distributions} parts of \
+                 distributions and {lifetimes} lifetimes"
+            ));
+        }
+        (self.restored.counters, self.restored.unreadable) = (counters, unreadable);
+        self.dumped = Some(dumped);
+        Ok(())
     }
 
     /// Reads the position of the store in this dump.
@@ -315,7 +332,7 @@ impl Restore {
 
     /// Returns whether the shard lacks the next line. Sends a full batch first.
     async fn is_due(&mut self, shard: Shard, entries: u64, section: Section) -> Result<bool, RestoreError> {
-        if self.line < self.lanes[shard.index()].counted {
+        if self.position.line() < self.lanes[shard.index()].counted {
             self.restored.already_restored += entries;
             return Ok(false);
         }
@@ -323,7 +340,7 @@ impl Restore {
             self.send().await?;
         }
         // A concurrent restore may have added it.
-        let is_due = self.line >= self.lanes[shard.index()].counted;
+        let is_due = self.position.line() >= self.lanes[shard.index()].counted;
         self.restored.already_restored += if is_due { 0 } else { entries };
         Ok(is_due)
     }
@@ -370,10 +387,10 @@ impl Restore {
         Box::pin(async {
             self.send().await?;
             if self.dumped.is_none() {
-                return Err(RestoreError::Torn { line: self.line });
+                return Err(RestoreError::Torn { line: self.position.line() });
             }
             // Also advances shards without entries in the last lines, and replaces long remarks.
-            let line = self.line;
+            let line = self.position.line();
             let behind = self.lanes.iter_mut().filter(|lane| lane.counted < line);
             let ends: Vec<_> = behind
                 .map(|lane| (empty(self.writer, lane.shard, lane.counted, line, &self.grid), lane))

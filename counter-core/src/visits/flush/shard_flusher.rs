@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
+use super::warned::Warned;
 use super::writer::Writer;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{Answer, BoxFuture};
@@ -17,9 +18,7 @@ use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{
-    ApplyOutcome, Batch, Fence, Part, REMEMBERED, Remark, Store, VisitorCell, Witness,
-};
+use crate::visits::store::{ApplyOutcome, Batch, Fence, REMEMBERED, Remark, Store, VisitorCell, Witness};
 use crate::visits::tally::Tally;
 
 /// Sends batches to one shard of the store, one at a time.
@@ -62,15 +61,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which the health reports a loss of data.
 const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
 
-/// The parts of the store whose refusals were already logged.
-#[derive(Debug, Default)]
-struct Warned {
-    cell: bool,
-    visitors: bool,
-    bins: bool,
-    index: bool,
-}
-
 impl ShardFlusher {
     pub(super) fn new(
         tally: Arc<Tally>,
@@ -79,7 +69,9 @@ impl ShardFlusher {
         durability: ShardDurability,
     ) -> Self {
         let writer = Writer::new();
-        tally.journal(shard, |journal| journal.begin(writer.id, writer.incarnation, writer.upcoming()));
+        tally
+            .backlog
+            .journal(shard, |journal| journal.begin(writer.id, writer.incarnation, writer.upcoming()));
         Self {
             tally,
             store,
@@ -151,7 +143,7 @@ impl ShardFlusher {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        self.tally.account(self.shard, Account::attempt);
+        self.tally.backlog.account(self.shard, Account::attempt);
         self.missed = false;
         if self.writer.silence().is_some_and(|silence| silence >= CHECK_INTERVAL) {
             self.check();
@@ -178,7 +170,7 @@ impl ShardFlusher {
             self.tally.hints.withdraw(Hint::STORE_WENT_BACK);
         }
         let oldest = self.replays.first().unwrap_or_else(|| self.writer.upcoming());
-        self.tally.journal(self.shard, |journal| journal.release(oldest));
+        self.tally.backlog.journal(self.shard, |journal| journal.release(oldest));
         Ok(())
     }
 
@@ -204,14 +196,14 @@ impl ShardFlusher {
             let next = self.writer.upcoming();
             let batches = self.outgoing.iter().map(|one| &one.batch);
             let new = batches.filter(|batch| batch.fence.sequence > before && batch.len() > 0).cloned();
-            self.tally.journal(self.shard, |journal| journal.cut(new, next));
+            self.tally.backlog.journal(self.shard, |journal| journal.cut(new, next));
         }
     }
 
     /// Tries to write new batches before they are sent.
     async fn save(&self) {
         self.durability.save().await;
-        self.tally.journal(self.shard, Journal::send);
+        self.tally.backlog.journal(self.shard, Journal::send);
     }
 
     async fn send_outgoing(&mut self) -> Result<(), Error> {
@@ -219,10 +211,10 @@ impl ShardFlusher {
             if !front.batch.fence.is_opening() && self.writer.is_unwitnessed() {
                 let witness = self.store.witness(self.shard, self.writer.id).await?;
                 self.writer.witness(witness.clone());
-                self.tally.journal(self.shard, |journal| journal.witness(witness));
+                self.tally.backlog.journal(self.shard, |journal| journal.witness(witness));
                 self.durability.save().await;
             }
-            self.tally.account(self.shard, Account::attempt);
+            self.tally.backlog.account(self.shard, Account::attempt);
             let (fence, was_in_doubt) = (front.batch.fence, front.in_doubt);
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let outcome = self.store.apply(&front.batch).await;
@@ -273,7 +265,7 @@ impl ShardFlusher {
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }
-        self.tally.account(self.shard, |account| account.retained = self.replays.bytes());
+        self.tally.backlog.account(self.shard, |account| account.retained = self.replays.bytes());
         if fence.is_opening() {
             self.settle_up_to(fence.sequence, before);
         }
@@ -391,7 +383,7 @@ impl ShardFlusher {
     /// Settles a batch as in doubt; returns its hits and its visitors.
     fn doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
         let Outgoing { batch, replay, .. } = one;
-        self.tally.doubt(&batch, replay);
+        self.tally.backlog.doubt(&batch, replay);
         (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
     }
 
@@ -401,10 +393,10 @@ impl ShardFlusher {
             return;
         }
         let cells = sketches.len();
-        self.tally.account(self.shard, |account| account.sent_cells += cells);
+        self.tally.backlog.account(self.shard, |account| account.sent_cells += cells);
         self.enqueue(Batch { sketches, ..self.nothing() });
         let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
-        self.tally.journal(self.shard, |journal| {
+        self.tally.backlog.journal(self.shard, |journal| {
             journal.cut(batch, next);
             journal.spoil();
         });
@@ -420,7 +412,7 @@ impl ShardFlusher {
             sketches.extend(visitors);
         }
         let writer = Writer::new();
-        self.tally.journal(self.shard, |journal| {
+        self.tally.backlog.journal(self.shard, |journal| {
             journal.begin(writer.id, writer.incarnation, writer.upcoming());
         });
         (self.writer, self.replays) = (writer, ReplayBuffer::default());
@@ -481,7 +473,7 @@ impl ShardFlusher {
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        match (self.tally.account(shard, |account| account.exchange(words.clone())), words) {
+        match (self.tally.backlog.account(shard, |account| account.exchange(words.clone())), words) {
             (None, Some(error)) => {
                 tracing::warn!(%error, %shard, "the store does not accept batches; hits wait in memory");
             }
@@ -489,35 +481,6 @@ impl ShardFlusher {
                 tracing::info!(after = ?since.elapsed(), %shard, "the store accepts batches again");
             }
             (None, None) | (Some(_), Some(_)) => {}
-        }
-    }
-}
-
-impl Warned {
-    fn warn(&mut self, batch: &Batch, remark: &Remark) {
-        let Remark::Refused { part, reason } = *remark else { return };
-        let (warned, what, counter) = match part {
-            Part::Cell(index) => {
-                (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
-            }
-            Part::Visitors(index) => {
-                (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
-            }
-            Part::Bins(index) => {
-                (&mut self.bins, "bins of distributions", batch.bins.get(index).map(|cell| &cell.counter))
-            }
-            Part::Index => (&mut self.index, "an entry of its lists", None),
-        };
-        if !std::mem::replace(warned, true) {
-            let counter = counter.map_or("", |name| name);
-            // The batch must be retained even if a log subscriber panics.
-            tell(|| {
-                tracing::error!(
-                    ?reason,
-                    counter,
-                    "a key of the store refused {what}; further refusals are only counted in the ledger"
-                );
-            });
         }
     }
 }

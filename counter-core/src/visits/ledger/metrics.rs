@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Ledger;
-use super::health::Health;
+use super::health::{ArchiveHealth, Health, SpoolHealth};
 
 /// A number about this process, in the form in which exporters show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,8 +31,34 @@ pub enum MetricValue {
 ///
 /// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
 pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
-    let Ledger { requests, hits } = ledger;
     let mut all = Vec::with_capacity(32);
+    of_ledger(ledger, &mut all);
+    of_health(health, ledger.hits.pending, &mut all);
+    if let Some(spool) = &health.spool {
+        of_spool(spool, &mut all);
+    }
+    if let Some(archive) = &health.archive {
+        of_archive(*archive, &mut all);
+    }
+    if let Some(since) = health.since_acknowledged {
+        let (name, help) =
+            ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
+        add(&mut all, name, help, MetricValue::Gauge(since.as_secs_f64()));
+    }
+    all
+}
+
+fn add(all: &mut Vec<Metric>, name: &'static str, help: &'static str, value: MetricValue) {
+    all.push(Metric { name, help, label: None, value });
+}
+
+/// Returns the seconds of a time, 0 if there is none.
+fn seconds(time: Option<Duration>) -> MetricValue {
+    MetricValue::Gauge(time.unwrap_or_default().as_secs_f64())
+}
+
+fn of_ledger(ledger: &Ledger, all: &mut Vec<Metric>) {
+    let Ledger { requests, hits } = ledger;
     for (decision, count) in [
         ("recorded", requests.recorded),
         ("excluded", requests.excluded),
@@ -61,45 +87,39 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         let (name, help) = ("access_counter_hits_total", "Hits by their state");
         all.push(Metric { name, help, label: Some(("state", state)), value: MetricValue::Counter(count) });
     }
-    let mut add = |name, help, value| all.push(Metric { name, help, label: None, value });
-    let counter = MetricValue::Counter;
-    let gauge = MetricValue::Gauge;
-    let seconds = |time: Option<Duration>| gauge(time.unwrap_or_default().as_secs_f64());
-    add("access_counter_bot_requests_total", "Recorded requests that programs made", counter(requests.bots));
+    let mut add = |name, help, count| add(all, name, help, MetricValue::Counter(count));
+    add("access_counter_bot_requests_total", "Recorded requests that programs made", requests.bots);
     add(
         "access_counter_unidentified_requests_total",
         "Recorded requests of people that have no visitor",
-        counter(requests.unidentified),
+        requests.unidentified,
     );
     add(
         "access_counter_unconfirmed_requests_total",
         "Recorded requests whose response stopped waiting for the store",
-        counter(requests.unconfirmed),
+        requests.unconfirmed,
     );
-    add(
-        "access_counter_overflow_hits_total",
-        "Hits that went to the counter (other)",
-        counter(hits.overflow),
-    );
+    add("access_counter_overflow_hits_total", "Hits that went to the counter (other)", hits.overflow);
     add(
         "access_counter_recovered_hits_total",
         "Recorded hits of processes that ended, taken over from a spool",
-        counter(hits.recovered),
+        hits.recovered,
     );
-    add(
-        "access_counter_lost_by_server_hits_total",
-        "Applied hits that the store lost",
-        counter(hits.lost_by_server),
-    );
+    add("access_counter_lost_by_server_hits_total", "Applied hits that the store lost", hits.lost_by_server);
+}
+
+fn of_health(health: &Health, pending_hits: u64, all: &mut Vec<Metric>) {
+    let mut add = |name, help, value| add(all, name, help, value);
+    let gauge = MetricValue::Gauge;
     add(
         "access_counter_connections_total",
         "Connections made to servers of the store",
-        counter(health.connections),
+        MetricValue::Counter(health.connections),
     );
     add(
         "access_counter_pending_hits",
         "Hits that the store has not acknowledged",
-        gauge(hits.pending as f64),
+        gauge(pending_hits as f64),
     );
     add(
         "access_counter_pending_cells",
@@ -131,47 +151,47 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         "Signs of a setup that gives wrong numbers: the health names them",
         gauge(health.hints.len() as f64),
     );
-    if let Some(spool) = &health.spool {
+}
+
+fn of_spool(spool: &SpoolHealth, all: &mut Vec<Metric>) {
+    let mut add = |name, help, value| add(all, name, help, value);
+    let gauge = MetricValue::Gauge;
+    add(
+        "access_counter_spool_unwritten_hits",
+        "Hits that neither the spool nor the store has",
+        gauge(spool.unwritten as f64),
+    );
+    add("access_counter_spool_bytes", "Size of the spool's file", gauge(spool.bytes as f64));
+    add(
+        "access_counter_spool_leftovers",
+        "Files of ended processes that are still to be sent",
+        gauge(spool.leftovers as f64),
+    );
+    add(
+        "access_counter_spool_failing_seconds",
+        "Time for which the spool could not be written, 0 when the last write succeeded",
+        seconds(spool.failing_for),
+    );
+}
+
+fn of_archive(archive: ArchiveHealth, all: &mut Vec<Metric>) {
+    let mut add = |name, help, value| add(all, name, help, value);
+    let gauge = MetricValue::Gauge;
+    add(
+        "access_counter_archive_waiting_buckets",
+        "Buckets of a precision that left retention and wait for their last copy into the archive",
+        gauge(archive.waiting_buckets.into()),
+    );
+    add(
+        "access_counter_archive_unreadable_entries",
+        "Keys and entries of the near store that could not be read, and are not in the archive",
+        gauge(archive.unreadable as f64),
+    );
+    if let Some(differing) = archive.differing {
         add(
-            "access_counter_spool_unwritten_hits",
-            "Hits that neither the spool nor the store has",
-            gauge(spool.unwritten as f64),
-        );
-        add("access_counter_spool_bytes", "Size of the spool's file", gauge(spool.bytes as f64));
-        add(
-            "access_counter_spool_leftovers",
-            "Files of ended processes that are still to be sent",
-            gauge(spool.leftovers as f64),
-        );
-        add(
-            "access_counter_spool_failing_seconds",
-            "Time for which the spool could not be written, 0 when the last write succeeded",
-            seconds(spool.failing_for),
+            "access_counter_archive_differing_values",
+            "Values that the near store has less of than the archive, at the last audit",
+            gauge(differing as f64),
         );
     }
-    if let Some(archive) = &health.archive {
-        add(
-            "access_counter_archive_waiting_buckets",
-            "Buckets of a precision that left retention and wait for their last copy into the archive",
-            gauge(archive.waiting_buckets.into()),
-        );
-        add(
-            "access_counter_archive_unreadable_entries",
-            "Keys and entries of the near store that could not be read, and are not in the archive",
-            gauge(archive.unreadable as f64),
-        );
-        if let Some(differing) = archive.differing {
-            add(
-                "access_counter_archive_differing_values",
-                "Values that the near store has less of than the archive, at the last audit",
-                gauge(differing as f64),
-            );
-        }
-    }
-    if let Some(since) = health.since_acknowledged {
-        let (name, help) =
-            ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
-        add(name, help, gauge(since.as_secs_f64()));
-    }
-    all
 }

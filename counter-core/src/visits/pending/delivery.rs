@@ -8,7 +8,7 @@ use crate::visits::store::{Batch, Cell, Part, Remark};
 
 /// The account of the hits that have left the tally: on their way to a shard of the store, or settled.
 ///
-/// The flusher writes it and the ledger reads it under the lock of the tally's backlog, so every observation
+/// The flusher writes it and the ledger reads it under the lock of the backlog, so every observation
 /// finds a hit in exactly one place.
 #[derive(Debug)]
 pub(crate) struct Delivery {

@@ -12,7 +12,7 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::visits::store::{Batch, Incarnation, Witness};
 
-/// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
+/// The journal of one shard. Everything in it changes under the lock of the backlog, together with
 /// what it describes.
 #[derive(Debug)]
 pub(crate) struct Journal {

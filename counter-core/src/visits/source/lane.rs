@@ -49,9 +49,22 @@ impl Lane {
         }
     }
 
-    pub(super) fn add_label(&mut self, counter: &CounterName, at: Timestamp, count: u64, grid: &Grid) {
-        self.touched = true;
-        self.work += self.pending.add_label(counter, at, count, grid);
+    /// Adds counts of the values of a label; returns their sum.
+    pub(super) fn add_label(
+        &mut self,
+        counts: impl IntoIterator<Item = (CounterName, u64)>,
+        at: Timestamp,
+        grid: &Grid,
+    ) -> u64 {
+        let mut counted = 0;
+        for (counter, count) in counts {
+            if count > 0 {
+                self.touched = true;
+                self.work += self.pending.add_label(&counter, at, count, grid);
+            }
+            counted += count;
+        }
+        counted
     }
 
     pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {

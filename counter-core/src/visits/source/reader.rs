@@ -143,29 +143,24 @@ impl Source {
             return false;
         }
         let is_expired = self.life.is_some_and(|life| at < oldest(Timestamp::now(), life));
+        let is_new = |lane: &Lane| range.start >= lane.read_to.max(before);
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {
                 let lane = &mut self.lanes[label.shard().index()];
-                if range.start >= lane.read_to.max(before) {
+                if is_new(lane) {
                     let weight = hit.weight.get().into();
-                    if is_expired {
-                        counted += weight;
-                        continue;
-                    }
-                    for (counter, count) in label.counts(noted, weight, at) {
-                        if count > 0 {
-                            lane.add_label(&counter, at, count, &self.tally.grid);
-                        }
-                        counted += count;
-                    }
-                    is_full |= lane.is_full(&self.tally.grid);
+                    counted += match is_expired {
+                        true => weight,
+                        false => lane.add_label(label.counts(noted, weight, at), at, &self.tally.grid),
+                    };
+                    is_full |= !is_expired && lane.is_full(&self.tally.grid);
                 }
                 continue;
             }
             let (number, shard, is_other) = self.tally.slot(hit.counter);
             let lane = &mut self.lanes[shard.index()];
-            if range.start >= lane.read_to.max(before) {
+            if is_new(lane) {
                 let count = u64::from(hit.weight.get());
                 if !is_expired {
                     lane.add(number, at, count, hit.register, &self.tally.grid);
@@ -179,11 +174,17 @@ impl Source {
         for hit in measured.hits.iter().filter(is_measured) {
             let (number, shard, _) = self.tally.slot(hit.counter);
             let lane = &mut self.lanes[shard.index()];
-            if range.start >= lane.read_to.max(before) {
+            if is_new(lane) {
                 lane.measure(number, at, measured.bins, &self.tally.grid);
                 is_full |= lane.is_full(&self.tally.grid);
             }
         }
+        self.note_record(at, is_expired, counted, overflow);
+        is_full
+    }
+
+    /// Notes a record with `counted` new hits, `overflow` of them of the counter `(other)`.
+    fn note_record(&mut self, at: Timestamp, is_expired: bool, counted: u64, overflow: u64) {
         self.update_hits(|hits| {
             hits.recorded += counted;
             *(if is_expired { &mut hits.expired } else { &mut hits.pending }) += counted;
@@ -197,7 +198,6 @@ impl Source {
             state.ledger.records.recorded += 1;
             state.latest = state.latest.max(Some(at));
         }
-        is_full
     }
 
     /// Updates the ledgers of the source in this process and of this reader.

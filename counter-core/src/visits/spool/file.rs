@@ -2,31 +2,29 @@
 //!
 //! SQLite runs on a separate thread, which sqlx starts for each connection, so a hanging disk blocks nothing else.
 
+pub(crate) mod read;
+pub(crate) mod write;
+
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::fs;
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
+use read::{Found, read};
+
+use super::content::encode_grid;
 use super::file_id::FileId;
 use super::origin;
-use super::origin::Origin;
-use super::waiting::Waiting;
 use crate::family::future::BoxFuture;
-use crate::family::name::CounterName;
 use crate::family::private_file;
 use crate::family::shard::{Shard, Shards};
-use crate::family::writer::WriterId;
 use crate::time::{Grid, Timestamp};
-use crate::visits::pending::JournalEntry;
-use crate::visits::store::{Incarnation, Witness};
+use crate::visits::store::Incarnation;
 
 /// Errors of the disk, of SQLite, and of what a file contains.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -38,18 +36,10 @@ const FORMATS: [i64; 2] = [3, 4];
 pub(super) const PAGE: u64 = 4096;
 /// How long a connection waits for an earlier one to the same file that has timed out.
 const BUSY: Duration = Duration::from_secs(2);
-/// The maximum number of samples in a row of pending hits. Few large rows are faster than many small ones.
-const SAMPLES: usize = 16_000;
-/// The number of rows per statement.
-const ROWS: usize = 100;
-/// The number of rows per read, of up to 1 MiB each.
-const PAGE_OF_ROWS: i64 = 16;
 /// The timeout of a disk operation.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of bytes of a file that extend the timeout by a second if the whole file is read or written.
 const SECOND: u64 = 4 << 20;
-/// The maximum length of a row to read, in bytes. The longest written row has 16 chunks of 64 KiB.
-const LONGEST: usize = 16 << 20;
 
 /// The tables, and the mark that they exist.
 const CREATE: [&str; 5] = [
@@ -63,43 +53,6 @@ const CREATE: [&str; 5] = [
     "PRAGMA application_id = 1633907568",
 ];
 
-/// The rows to write for one shard, as bytes.
-pub(crate) struct Rows {
-    pub(crate) entry: JournalEntry,
-    parts: Vec<Part>,
-}
-
-struct Part {
-    sequence: u64,
-    incarnation: Incarnation,
-    is_waiting: bool,
-    hits: u64,
-    content: Vec<u8>,
-}
-
-/// The contents of a file that a process left.
-pub(crate) struct Found {
-    pub(crate) grid: Arc<Grid>,
-    /// The time since the last write.
-    pub(crate) silence: Duration,
-    pub(crate) bytes: u64,
-    pub(crate) lanes: Vec<FoundLane>,
-    pub(crate) origin: Origin,
-}
-
-/// The remaining rows of one shard.
-pub(crate) struct FoundLane {
-    pub(crate) shard: Shard,
-    pub(crate) writer: WriterId,
-    /// The process that wrote the pending hits.
-    pub(crate) incarnation: Incarnation,
-    pub(crate) witness: Option<Witness>,
-    /// The batches, by sequence.
-    pub(crate) batches: Vec<(u64, Incarnation, Content)>,
-    /// Hits that were not in a batch yet.
-    pub(crate) waiting: Option<Waiting>,
-}
-
 /// Why a file cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unread {
@@ -109,41 +62,6 @@ pub(crate) enum Unread {
     Damaged { reason: String, hits: Option<i64> },
     /// It cannot be read at the moment.
     Failed(Failure),
-}
-
-impl Rows {
-    /// Creates the rows of an entry; `names` are the names of pending counters by number. Yields to other tasks, because there
-    /// may be many rows after an outage.
-    pub(crate) fn of<'a>(
-        mut entry: JournalEntry,
-        names: &'a [CounterName],
-        grid: &'a Grid,
-    ) -> BoxFuture<'a, Self> {
-        Box::pin(async move {
-            let mut parts = Vec::new();
-            for batch in &entry.batches {
-                let content = encode(&batch.cells, &batch.sketches, &batch.bins, grid);
-                let (sequence, hits) = (batch.fence.sequence, batch.hits());
-                let incarnation = batch.fence.incarnation();
-                parts.push(Part { sequence, incarnation, is_waiting: false, hits, content });
-                yield_now().await;
-            }
-            let chunks = std::mem::take(&mut entry.waiting).take(names, grid, SAMPLES);
-            for chunk in chunks {
-                let hits = chunk.cells.iter().map(|cell| cell.count).sum();
-                let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
-                let (sequence, incarnation) = (entry.next, entry.incarnation);
-                parts.push(Part { sequence, incarnation, is_waiting: true, hits, content });
-                yield_now().await;
-            }
-            Self { entry, parts }
-        })
-    }
-
-    /// Returns the size of the pending hits, in bytes.
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.parts.iter().filter(|part| part.is_waiting).map(|part| part.content.len()).sum()
-    }
 }
 
 /// Opens or creates the file of this process, with at most `most` bytes.
@@ -235,170 +153,6 @@ pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(options(path).connect().await?)
 }
 
-/// Writes the rows of some shards atomically.
-pub(crate) fn write<'a>(
-    connection: &'a mut SqliteConnection,
-    rows: &'a [Rows],
-) -> BoxFuture<'a, Result<(), Failure>> {
-    Box::pin(write_all(connection, rows))
-}
-
-async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(), Failure> {
-    let mut transaction = connection.begin().await?;
-    for Rows { entry, parts } in rows {
-        let shard = index(entry.shard);
-        let delete = match entry.is_whole {
-            true => sqlx::query("DELETE FROM part WHERE shard = ?").bind(shard),
-            false => {
-                let passed =
-                    "DELETE FROM part WHERE shard = ? AND (sequence < ? OR is_waiting AND sequence < ?)";
-                sqlx::query(passed).bind(shard).bind(signed(entry.oldest)).bind(signed(entry.next))
-            }
-        };
-        delete.execute(&mut *transaction).await?;
-        let witness = entry.witness.as_ref();
-        let lane = sqlx::query("INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?)").bind(shard);
-        let lane = lane.bind(entry.writer.to_bytes().to_vec()).bind(bits(entry.incarnation));
-        let lane = lane.bind(witness.and_then(|witness| witness.data.clone()));
-        let lane = lane.bind(witness.and_then(|witness| witness.writers.clone())).bind(witness.is_some());
-        lane.execute(&mut *transaction).await?;
-        for parts in parts.chunks(ROWS) {
-            let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO part ");
-            insert.push_values(parts, |mut row, part| {
-                let sequence = signed(part.sequence);
-                row.push_bind(shard)
-                    .push_bind(sequence)
-                    .push_bind(bits(part.incarnation))
-                    .push_bind(part.is_waiting);
-                row.push_bind(signed(part.hits)).push_bind(checksum(shard, sequence, &part.content));
-                row.push_bind(&*part.content);
-            });
-            insert.build().execute(&mut *transaction).await?;
-        }
-    }
-    sqlx::query("UPDATE spool SET written = ?").bind(now()).execute(&mut *transaction).await?;
-    transaction.commit().await?;
-    if rows.iter().any(|rows| rows.entry.is_whole) {
-        // Releases the pages of a long outage.
-        sqlx::query("PRAGMA incremental_vacuum").execute(&mut *connection).await?;
-        // Earlier rows may belong to a previous writer, whose fence would not mark them as outdated, so they must not return
-        // even after a power failure. A checkpoint is synced.
-        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(connection).await?;
-    }
-    Ok(())
-}
-
-async fn read(
-    connection: &mut SqliteConnection,
-    path: &Path,
-    shards: Shards,
-    bytes: u64,
-) -> Result<Found, Unread> {
-    let application = answered(number(connection, "PRAGMA application_id")).await?;
-    let format = answered(number(connection, "PRAGMA user_version")).await?;
-    if (application, format) == (0, 0) {
-        let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
-        if tables == 0 {
-            // The process ended before its first write.
-            let (grid, origin) = (Arc::default(), Origin::default());
-            return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
-        }
-    }
-    if application != APPLICATION {
-        return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
-    }
-    let [_, newest] = FORMATS;
-    if !FORMATS.contains(&format) {
-        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
-    }
-    let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
-    let check: String = answered_within(patience(bytes), check).await?;
-    if check != "ok" {
-        return Err(Unread::damaged(&check));
-    }
-    let of_process = sqlx::query("SELECT shards, grid, written, file FROM spool").fetch_one(&mut *connection);
-    let of_process = answered(of_process).await?;
-    let (its, ours) = (of_process.try_get::<i64, _>(0)?, count(shards));
-    if its != ours {
-        return Err(Unread::Foreign(format!("it is for a store of {its} shards, and this one has {ours}")));
-    }
-    let written: String = of_process.try_get(3)?;
-    if FileId::of(path).await?.is_copy_of(&written) {
-        return Err(Unread::Foreign(
-            "it is a copy, and what it has may be counted by the process that wrote the original. If that process and its \
-             file are gone for good, set `file` in the table `spool` of this one to an empty text"
-                .to_owned(),
-        ));
-    }
-    let grid = of_process.try_get(1)?;
-    let grid = decode_grid(grid).ok_or_else(|| Unread::damaged("precisions that are none"))?;
-    let silence = now().saturating_sub(of_process.try_get(2)?);
-    let mut lanes = Vec::new();
-    let found =
-        sqlx::query("SELECT shard, writer, data, writers, is_known, incarnation FROM lane ORDER BY shard");
-    for row in answered(found.fetch_all(&mut *connection)).await? {
-        let number: i64 = row.try_get(0)?;
-        let shard = shards.iter().find(|shard| index(*shard) == number);
-        let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
-        let writer: Vec<u8> = row.try_get(1)?;
-        let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
-        let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-        // Only the witness shows that the fence was created.
-        let witness = Witness { data, writers, listed: true, evicts: false };
-        let witness = Some(witness).filter(|_| is_known);
-        let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
-        let (batches, waiting) = read_rows(connection, number, &grid).await?;
-        let writer = WriterId::of(writer);
-        lanes.push(FoundLane { shard, writer, incarnation, witness, batches, waiting });
-    }
-    Ok(Found {
-        grid: Arc::new(grid),
-        silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
-        bytes,
-        lanes,
-        origin: answered(origin::read(connection)).await?,
-    })
-}
-
-/// Reads the rows of a shard, page by page.
-async fn read_rows(
-    connection: &mut SqliteConnection,
-    shard: i64,
-    grid: &Grid,
-) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), Unread> {
-    let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
-    loop {
-        let rows = "SELECT sequence, is_waiting, checksum, content, rowid, incarnation FROM part \
-                    WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
-        let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(PAGE_OF_ROWS);
-        let rows = answered(rows.fetch_all(&mut *connection)).await?;
-        if rows.is_empty() {
-            return Ok((batches, waiting));
-        }
-        for row in rows {
-            let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
-            // The first batch of a writer is empty.
-            let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
-            if !is_sound || content.len() > LONGEST {
-                return Err(Unread::damaged("a row that is not what was written"));
-            }
-            let decoded =
-                decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
-            at = (sequence, row.try_get(4)?);
-            let sequence = sequence.cast_unsigned();
-            if row.try_get(1)? {
-                // Pending hits under an earlier sequence are in batches now.
-                waiting.take_if(|earlier| earlier.sequence < sequence);
-                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
-            } else {
-                let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
-                batches.push((sequence, incarnation, decoded));
-            }
-            yield_now().await;
-        }
-    }
-}
-
 /// Returns whether an error means that the file is damaged.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     let answer = match error.downcast_ref() {
@@ -466,10 +220,14 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::Arc;
 
+    use super::write::{Rows, write};
     use super::*;
+    use crate::family::name::CounterName;
+    use crate::family::writer::WriterId;
     use crate::time::Precision;
-    use crate::visits::pending::Pending;
+    use crate::visits::pending::{JournalEntry, Pending};
     use crate::visits::store::{Batch, Cell, Fence, FenceKind};
 
     fn new() -> PathBuf {

@@ -11,7 +11,9 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::time::timeout;
 
 use super::content::Content;
-use super::file::{Failure, Found, FoundLane, Rows, Unread};
+use super::file::read::{Found, FoundLane};
+use super::file::write::Rows;
+use super::file::{Failure, Unread};
 use super::folder::Place;
 use super::origin::Origin;
 use super::waiting::Waiting;
@@ -169,7 +171,7 @@ impl Leftover {
         for entry in entries {
             rows.push(Rows::of(entry, &[], &self.grid).await);
         }
-        file::write(&mut connection, &rows).await?;
+        file::write::write(&mut connection, &rows).await?;
         self.connection = Some(connection);
         self.lanes.iter_mut().for_each(|lane| lane.is_changed = false);
         Ok(())
@@ -337,7 +339,7 @@ impl Lane {
                 );
             });
         } else {
-            tally.recover_in_doubt(hits);
+            tally.backlog.recover_in_doubt(hits);
             warn_of_copy(shard, hits);
         }
     }
@@ -450,7 +452,7 @@ impl Item {
     /// Adds it to the ledger of this process, unless the ledger of the ended one has counted it.
     fn recover(&mut self, tally: &Tally) {
         if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
-            tally.recover(&self.batch);
+            tally.backlog.recover(&self.batch);
         }
     }
 
@@ -461,7 +463,7 @@ impl Item {
             return hits;
         }
         self.recover(tally);
-        tally.doubt(&self.batch, self.is_replay);
+        tally.backlog.doubt(&self.batch, self.is_replay);
         hits
     }
 }

@@ -141,7 +141,7 @@ impl Recovery {
                 self.current = self.next().await?;
             }
             let leftovers = self.queue.len() + self.unreached.len() + usize::from(self.current.is_some());
-            self.tally.spool(|spool| spool.leftovers = leftovers);
+            self.tally.backlog.spool(|spool| spool.leftovers = leftovers);
             if self.current.is_none() {
                 return Ok(());
             }

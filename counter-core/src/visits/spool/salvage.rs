@@ -9,7 +9,8 @@ use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::time::timeout;
 
-use super::file::{Failure, Found, PAGE, Unread};
+use super::file::read::Found;
+use super::file::{Failure, PAGE, Unread};
 use super::folder::{damaged_copy, log_of};
 use super::wal::Damage;
 use super::{file, wal};

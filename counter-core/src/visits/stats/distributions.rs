@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{NAMED, PAGE, Stats, buckets, check};
+use super::listing::PAGE;
+use super::{NAMED, Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};

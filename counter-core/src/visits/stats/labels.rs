@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use futures_util::future::{join, join_all, try_join, try_join_all};
 
-use super::{CounterPage, MAX_RANKED, NAMED, PAGE, Ranking, Stats, buckets};
+use super::listing::{CounterPage, PAGE};
+use super::ranking::{MAX_RANKED, Ranking};
+use super::{NAMED, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Timestamp};

@@ -155,15 +155,15 @@ impl Read for RedisVisits {
         range: Range<Timestamp>,
         kept: u32,
     ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
-        Box::pin(read::samples(self, counters, precision, range, kept))
+        Box::pin(read::samples::samples(self, counters, precision, range, kept))
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        Box::pin(read::lifetimes(self, counters))
+        Box::pin(read::samples::lifetimes(self, counters))
     }
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
-        Box::pin(read::visitors(self, counters, buckets))
+        Box::pin(read::visitors::visitors(self, counters, buckets))
     }
 
     fn sketches<'a>(
@@ -171,7 +171,7 @@ impl Read for RedisVisits {
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
     ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        Box::pin(read::sketches(self, counters, buckets))
+        Box::pin(read::visitors::sketches(self, counters, buckets))
     }
 
     fn visitor_counts<'a>(
@@ -180,7 +180,7 @@ impl Read for RedisVisits {
         precision: Precision,
         ranges: &'a [Range<Timestamp>],
     ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(read::visitor_counts(self, counters, precision, ranges))
+        Box::pin(read::visitors::visitor_counts(self, counters, precision, ranges))
     }
 
     fn bins<'a>(
@@ -189,7 +189,7 @@ impl Read for RedisVisits {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>> {
-        Box::pin(read::bins(self, counters, precision, range))
+        Box::pin(read::bins::bins(self, counters, precision, range))
     }
 
     fn known<'a>(
@@ -198,11 +198,11 @@ impl Read for RedisVisits {
         from: &'a str,
         limit: usize,
     ) -> Answer<'a, KnownReading> {
-        Box::pin(read::known(self, precisions, from, limit))
+        Box::pin(read::known::known(self, precisions, from, limit))
     }
 
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
-        Box::pin(read::counted(self, shard, cursor))
+        Box::pin(read::known::counted(self, shard, cursor))
     }
 
     fn contains<'a>(
@@ -210,6 +210,6 @@ impl Read for RedisVisits {
         counters: &'a [CounterName],
         precisions: &'a [Precision],
     ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
-        Box::pin(read::contains(self, counters, precisions))
+        Box::pin(read::known::contains(self, counters, precisions))
     }
 }

@@ -1,13 +1,11 @@
 //! Hits of requests, as they are added to the stripe of their thread.
 
 use std::num::NonZeroU32;
-use std::sync::TryLockError;
 
+use super::Tally;
 use super::bins::Together;
 use super::registry::{Counter, Hit, Measured, OTHER, PAGE, PageView};
 use super::stripe::{Buckets, Stripe};
-use super::visitors::{CHUNK, Visit};
-use super::{Backlog, Tally};
 use crate::sketch::Register;
 use crate::time::Timestamp;
 use crate::visits::distribution::Bin;
@@ -220,7 +218,7 @@ impl Tally {
     #[inline(never)]
     fn push(&self, stripe: &Stripe, number: u32, bucket: Timestamp, register: Register) {
         if !stripe.visitors.push(number, bucket, register) {
-            self.drain_into(&mut self.backlog(), stripe, Timestamp::now());
+            self.drain_into(&mut self.backlog.lock(), stripe, Timestamp::now());
             stripe.visitors.push(number, bucket, register);
         } else if stripe.visitors.has_many() {
             self.drain(stripe);
@@ -230,53 +228,9 @@ impl Tally {
     /// Takes the visitors of a stripe that has many, unless the backlog is in use: then there is still room for as many.
     #[cold]
     fn drain(&self, stripe: &Stripe) {
-        match self.backlog.try_lock() {
-            Ok(mut backlog) => self.drain_into(&mut backlog, stripe, Timestamp::now()),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Poisoned(_)) => unreachable!("nothing panics under this lock"),
+        if let Some(mut backlog) = self.backlog.try_lock() {
+            self.drain_into(&mut backlog, stripe, Timestamp::now());
         }
-    }
-
-    pub(super) fn drain_into(&self, backlog: &mut Backlog, stripe: &Stripe, now: Timestamp) {
-        let current = self.grid.visitors.base().bucket(now).start;
-        if std::mem::replace(&mut backlog.current, current) != current {
-            // The numbers of buckets come again, some day.
-            self.recent.forget(|_| true);
-            self.collect(backlog);
-            backlog.open.close(current, &self.recent.busy);
-        }
-        stripe.visitors.drain(|bucket, visits| {
-            if bucket >= current && !backlog.open.has(bucket) {
-                self.collect(backlog);
-                backlog.open.open(bucket, &self.recent.busy);
-            }
-            let (mut each, mut count) = ([Visit::default(); 2 * CHUNK], 0);
-            for visit in visits {
-                let everything = self.everything.get().filter(|_| visit.counter() & PAGE > 0);
-                for counter in [Some(&(visit.counter() & !PAGE)), everything].into_iter().flatten() {
-                    each[count] = visit.on(*counter);
-                    count += 1;
-                }
-            }
-            let visits = &each[..count];
-            if !backlog.open.raise(bucket, visits, &self.recent.busy) {
-                for visit in visits {
-                    let (counter, register) = (visit.counter(), visit.register());
-                    let waiting = backlog.waiting(counter, &self.registry);
-                    waiting.each(|pending| _ = pending.raise(counter, bucket, register, &self.grid));
-                }
-            }
-        });
-    }
-
-    /// Takes the registers that rose into what waits.
-    pub(super) fn collect(&self, backlog: &mut Backlog) {
-        let mut open = std::mem::take(&mut backlog.open);
-        open.collect(|number, bucket, raised| {
-            let waiting = backlog.waiting(number, &self.registry);
-            waiting.each(|pending| pending.raise_all(number, bucket, raised, &self.grid));
-        });
-        backlog.open = open;
     }
 
     /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to

@@ -4,15 +4,20 @@
 //! So that a count belongs to one bucket, each counter has two, and a thread adds to those of its current bucket. When that
 //! ends it turns to the others, whose bucket is then the new one, and only it does so. Hits of any other bucket go to a list.
 
+mod counts;
+mod requests;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
+
+use counts::{Counts, PART, SIDES, Seen};
+use requests::KINDS;
 
 use super::bins::{BinSlot, BinTable, OwnBins, Together};
 use super::own::Own;
 use super::registry::OTHER;
 use super::visitors::Ring;
 use crate::time::{Precisions, Timestamp};
-use crate::visits::ledger::{Agent, Ignored, Requests, Skip};
 
 /// Each stripe has its own cache lines, so that threads do not slow each other down.
 #[derive(Debug)]
@@ -29,7 +34,7 @@ pub(crate) struct Stripe {
     side: AtomicUsize,
     /// The counter that hits of pages are added to too, and no number of any while there are none.
     everything: Own,
-    /// Requests, by [`Kind`].
+    /// Requests, by kind.
     requests: [Own; KINDS],
     counts: Counts,
     /// The visitors of hits.
@@ -38,31 +43,6 @@ pub(crate) struct Stripe {
     pub(crate) bins: OwnBins,
     rest: Mutex<Rest>,
 }
-
-/// The counts of a thread, by the number of the counter: the first ones at once, and more in parts, since what a thread adds to
-/// cannot be moved.
-#[derive(Debug)]
-struct Counts {
-    first: Box<[Slot]>,
-    parts: Box<[OnceLock<Box<[Slot]>>]>,
-}
-
-/// The hits of a counter in the current bucket, and those in another.
-#[derive(Debug, Default)]
-struct Slot([Count; SIDES]);
-
-const SIDES: usize = 2;
-
-/// The hits of a counter in a bucket.
-#[derive(Debug, Default)]
-struct Count {
-    alone: Own,
-    /// Hits of a page, each of which is one of everything too.
-    of_page: Own,
-}
-
-/// The number of counters in a part of the counts, and in the first one at most: 64 KB.
-const PART: usize = 2048;
 
 /// The buckets of an instant.
 #[derive(Clone, Copy, Debug)]
@@ -96,13 +76,6 @@ struct Rest {
     bins: BinTable,
 }
 
-/// The part of a [`Count`] that was seen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    alone: u64,
-    of_page: u64,
-}
-
 /// A cell that nothing is added to any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
@@ -114,21 +87,6 @@ pub(crate) struct Closed {
 /// The number of closed cells at which the thread that closed the last one folds them: nothing flushes, or
 /// instants come in no order.
 pub(crate) const CLOSED: usize = 4096;
-
-/// The fate of a request.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Visitor,
-    Unidentified,
-    Bot,
-    Excluded,
-    Unmatched,
-    Outcome,
-    Prefetch,
-    Unconfirmed,
-}
-
-const KINDS: usize = Kind::Unconfirmed as usize + 1;
 
 /// The hits of a stripe, by weight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -278,52 +236,6 @@ impl Stripe {
         self.bins.take(bins);
     }
 
-    #[inline]
-    pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
-        self.count(match (agent, has_visitor) {
-            (Agent::Bot, _) => Kind::Bot,
-            (Agent::Human, true) => Kind::Visitor,
-            (Agent::Human, false) => Kind::Unidentified,
-        });
-    }
-
-    pub(crate) fn skip_request(&self, skip: Skip) {
-        self.count(match skip {
-            Skip::Excluded => Kind::Excluded,
-            Skip::Unmatched => Kind::Unmatched,
-            Skip::Outcome => Kind::Outcome,
-            Skip::Prefetch => Kind::Prefetch,
-        });
-    }
-
-    pub(crate) fn unconfirmed(&self) {
-        self.count(Kind::Unconfirmed);
-    }
-
-    #[inline]
-    fn count(&self, kind: Kind) {
-        self.requests[kind as usize].add(1);
-    }
-
-    /// Returns the requests of this thread.
-    pub(crate) fn requests(&self) -> Requests {
-        let of = |kind: Kind| self.requests[kind as usize].get();
-        let (bots, unidentified) = (of(Kind::Bot), of(Kind::Unidentified));
-        let recorded = of(Kind::Visitor) + unidentified + bots;
-        let (excluded, unmatched) = (of(Kind::Excluded), of(Kind::Unmatched));
-        let ignored = Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch) };
-        Requests {
-            observed: recorded + excluded + unmatched + ignored.total(),
-            recorded,
-            excluded,
-            unmatched,
-            ignored,
-            bots,
-            unidentified,
-            unconfirmed: of(Kind::Unconfirmed),
-        }
-    }
-
     /// Returns the hits of this thread, on so many counters.
     pub(crate) fn hits(&self, counters: u32) -> StripeHits {
         let rest = self.rest();
@@ -398,41 +310,6 @@ impl Rest {
             self.closed.push(Closed { counter: everything, start, count: of_pages });
         }
     }
-}
-
-impl Count {
-    fn get(&self) -> Seen {
-        Seen { alone: self.alone.get(), of_page: self.of_page.get() }
-    }
-}
-
-impl Counts {
-    fn new(counters: usize) -> Self {
-        let more = counters.saturating_sub(PART).div_ceil(PART);
-        Self { first: slots(counters.min(PART)), parts: (0..more).map(|_| OnceLock::new()).collect() }
-    }
-
-    #[inline]
-    fn slot(&self, counter: u32) -> &Slot {
-        self.first.get(counter as usize).unwrap_or_else(|| self.further(counter as usize))
-    }
-
-    #[inline(never)]
-    fn further(&self, counter: usize) -> &Slot {
-        &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
-    }
-
-    /// Returns the slots of so many counters, as far as they are there, with their numbers.
-    fn of(&self, counters: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
-        let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));
-        let all = (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)));
-        all.take_while(move |(counter, _)| *counter < counters)
-    }
-}
-
-fn slots(count: usize) -> Box<[Slot]> {
-    (0..count).map(|_| Slot::default()).collect()
 }
 
 #[cfg(test)]

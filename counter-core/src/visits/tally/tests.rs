@@ -176,3 +176,19 @@ fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_l
         );
     }
 }
+
+#[cfg(feature = "spool")]
+#[test]
+fn no_visitor_is_written_before_the_hit() {
+    let names = NameLimits { counters: 10, label_places: 10 };
+    let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
+    let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
+    let (now, hit) = (Timestamp::now(), tally.counter("a").hit());
+    // As many as are no longer left in the ring, of an hour that is over: they wait for the store at once.
+    for n in 0..1500_u32 {
+        let visitor = key.visitor(&[&n.to_le_bytes()]);
+        tally.add(&[hit.visitor(visitor)], now.minus(2 * 3600), None);
+    }
+    _ = tally.folded(now).entries(Some(shard));
+    assert_eq!(tally.backlog.lock().waiting[shard.index()].pending.hits(), 1500);
+}

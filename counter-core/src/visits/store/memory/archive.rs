@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::{Bins, MemoryVisits, Visitors};
+use super::{Bins, Kept, MemoryVisits, Visitors};
 use crate::family::future::Answer;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
@@ -67,63 +67,77 @@ impl ArchiveStore for MemoryVisits {
     fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
         Box::pin(async move {
             let kept = &mut *self.kept();
-            let forgotten = &kept.archived.forgotten;
-            let is_kept = |counter: &&CounterName| forgotten.get(*counter).is_none_or(|at| *at < page.read);
-            let counter = |index: usize| page.counters.get(index).filter(is_kept);
-            for (index, &lifetime) in page.lifetimes.iter().enumerate() {
-                if let Some(counter) = counter(index) {
-                    let total = kept.totals.entry(counter.clone()).or_default();
-                    *total = if page.replaces { lifetime } else { lifetime.max(*total) };
-                }
-            }
-            let precision = page.kept.precision;
-            for (&start, counts) in &page.counts {
-                for &(index, count) in counts {
-                    let Some(counter) = counter(index) else { continue };
-                    let buckets = kept.counts.entry((precision, counter.clone())).or_default();
-                    let kept = buckets.entry(start).or_default();
-                    *kept = if page.replaces { count } else { count.max(*kept) };
-                    if *kept == 0 {
-                        buckets.remove(&start);
-                    }
-                }
-            }
-            for (&start, sketches) in &page.visitors {
-                let expiry = page.kept.expiry(start);
-                for (index, sketch) in sketches {
-                    let Some(counter) = counter(*index) else { continue };
-                    let place = (counter.clone(), Bucket { precision, start });
-                    let visitors = kept.visitors.entry(place);
-                    let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
-                    visitors.expiry = expiry.max(visitors.expiry);
-                    if page.replaces {
-                        visitors.sketch = Sketch::new();
-                    }
-                    visitors.sketch.merge(sketch);
-                }
-            }
-            for (&start, counters) in &page.bins {
-                let expiry = page.kept.expiry(start);
-                for (index, bins) in counters {
-                    let Some(counter) = counter(*index) else { continue };
-                    let place = (counter.clone(), precision, start);
-                    if page.replaces && bins.is_empty() {
-                        kept.bins.remove(&place);
-                        continue;
-                    }
-                    let none = || Bins { expiry, counts: BTreeMap::new() };
-                    let kept = kept.bins.entry(place).or_insert_with(none);
-                    kept.expiry = expiry.max(kept.expiry);
-                    if page.replaces {
-                        kept.counts.clear();
-                    }
-                    for (bin, count) in bins {
-                        let greater = kept.counts.entry(*bin).or_default();
-                        *greater = count.max(greater).to_owned();
-                    }
-                }
-            }
+            put_counts(kept, page);
+            put_visitors(kept, page);
+            put_bins(kept, page);
             Ok(())
         })
+    }
+}
+
+/// Returns the counter at an index of a page, unless it was forgotten after the page was read.
+fn counter<'a>(archived: &Archived, page: &'a Page, index: usize) -> Option<&'a CounterName> {
+    let is_kept = |counter: &&CounterName| archived.forgotten.get(*counter).is_none_or(|at| *at < page.read);
+    page.counters.get(index).filter(is_kept)
+}
+
+fn put_counts(kept: &mut Kept, page: &Page) {
+    for (index, &lifetime) in page.lifetimes.iter().enumerate() {
+        if let Some(counter) = counter(&kept.archived, page, index) {
+            let total = kept.totals.entry(counter.clone()).or_default();
+            *total = if page.replaces { lifetime } else { lifetime.max(*total) };
+        }
+    }
+    for (&start, counts) in &page.counts {
+        for &(index, count) in counts {
+            let Some(counter) = counter(&kept.archived, page, index) else { continue };
+            let buckets = kept.counts.entry((page.kept.precision, counter.clone())).or_default();
+            let kept = buckets.entry(start).or_default();
+            *kept = if page.replaces { count } else { count.max(*kept) };
+            if *kept == 0 {
+                buckets.remove(&start);
+            }
+        }
+    }
+}
+
+fn put_visitors(kept: &mut Kept, page: &Page) {
+    for (&start, sketches) in &page.visitors {
+        let expiry = page.kept.expiry(start);
+        for (index, sketch) in sketches {
+            let Some(counter) = counter(&kept.archived, page, *index) else { continue };
+            let place = (counter.clone(), Bucket { precision: page.kept.precision, start });
+            let visitors = kept.visitors.entry(place);
+            let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+            visitors.expiry = expiry.max(visitors.expiry);
+            if page.replaces {
+                visitors.sketch = Sketch::new();
+            }
+            visitors.sketch.merge(sketch);
+        }
+    }
+}
+
+fn put_bins(kept: &mut Kept, page: &Page) {
+    for (&start, counters) in &page.bins {
+        let expiry = page.kept.expiry(start);
+        for (index, bins) in counters {
+            let Some(counter) = counter(&kept.archived, page, *index) else { continue };
+            let place = (counter.clone(), page.kept.precision, start);
+            if page.replaces && bins.is_empty() {
+                kept.bins.remove(&place);
+                continue;
+            }
+            let none = || Bins { expiry, counts: BTreeMap::new() };
+            let kept = kept.bins.entry(place).or_insert_with(none);
+            kept.expiry = expiry.max(kept.expiry);
+            if page.replaces {
+                kept.counts.clear();
+            }
+            for (bin, count) in bins {
+                let greater = kept.counts.entry(*bin).or_default();
+                *greater = count.max(greater).to_owned();
+            }
+        }
     }
 }

@@ -63,6 +63,13 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);
     precisions(&mut call, &batch.grid.visitors);
+    cells(&mut call, batch);
+    visitors(&mut call, batch);
+    bins(&mut call, keys, batch);
+    call
+}
+
+fn cells(call: &mut Call, batch: &Batch) {
     // Nearly all cells of a batch are of the same second.
     let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
     call.number(groups().count());
@@ -75,6 +82,9 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         }
         call.end();
     }
+}
+
+fn visitors(call: &mut Call, batch: &Batch) {
     let mut values = Vec::with_capacity(8 * batch.sketches.len());
     for cell in &batch.sketches {
         let before = values.len();
@@ -93,9 +103,12 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     }
     call.end();
     call.push(values);
+}
+
+fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
     if let Some(set) = batch.grid.distributions.as_ref().filter(|_| !batch.bins.is_empty()) {
         call.push(keys.distributions());
-        precisions(&mut call, set);
+        precisions(call, set);
         for cell in &batch.bins {
             call.line(&cell.counter);
             call.digits_line(cell.start.as_unix());
@@ -110,7 +123,6 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         }
         call.end();
     }
-    call
 }
 
 /// Adds the mark of a store that has no data yet, and what the store has to show.

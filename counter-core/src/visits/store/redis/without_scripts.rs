@@ -49,22 +49,15 @@ async fn apply_at(
     let sent = Timestamp::now();
     let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
-    let stored: Option<Bytes> = match transaction.call("GET", args([fence])).await {
-        Err(error) if has_code(&error, "WRONGTYPE") => None,
-        stored => stored?,
-    };
-    let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
+    let stored = text(&transaction, "GET", args([fence])).await?.unwrap_or_default();
     // Where scripts were permitted before, one has written its remarks after the fence.
     let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
     let kept: StoredFence = found.parse().unwrap_or_default();
     let writer = batch.fence.writer.to_string();
     let mut found = kept;
     if batch.fence.is_source() {
-        let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
-            Err(error) if has_code(&error, "WRONGTYPE") => None,
-            copy => copy?,
-        };
-        let copy = copy.and_then(|copy| str::from_utf8(&copy).ok()?.parse().ok());
+        let copy = text(&transaction, "HGET", args([&keys.sources, &writer])).await?;
+        let copy = copy.and_then(|copy| copy.parse().ok());
         found.sequence = found.sequence.max(copy.unwrap_or(0));
     }
     let remarks = || Some(remarks).filter(|_| found == kept).and_then(decode).unwrap_or_default();
@@ -82,8 +75,35 @@ async fn apply_at(
     // and nothing is done here.
     let next = batch.fence.applied_to(found).to_string();
     let mut commands = vec![(Of::Index, ("SET", args([fence, &next])))];
+    marks(keys, batch, &next, time, &mut commands);
+    let ahead = time.plus(AHEAD);
+    counts(keys, batch, ahead, &mut commands);
+    visitors(keys, batch, ahead, &mut commands);
+    bins(keys, batch, ahead, &mut commands);
+    let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+    let answers = transaction.execute_for_integers(commands).await?;
+    let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
+    Ok(ApplyOutcome::Applied(remarks_of(batch, ahead, parts.into_iter().zip(answers))))
+}
+
+/// Reads a text; `None` if there is none, or if the key has another type.
+async fn text(
+    transaction: &Transaction<'_>,
+    name: &'static str,
+    args: Vec<Value>,
+) -> Result<Option<String>, Error> {
+    let text: Option<Bytes> = match transaction.call(name, args).await {
+        Err(error) if has_code(&error, "WRONGTYPE") => None,
+        text => text?,
+    };
+    Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Adds the position of a source, or the marks of a new writer.
+fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    let writer = batch.fence.writer.to_string();
     if let FenceKind::Source { life } = batch.fence.kind {
-        commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &next]))));
+        commands.push((Of::Index, ("HSET", args([&*keys.sources, &*writer, next]))));
         commands.push(match life {
             Some(life) => {
                 let end = time.plus(life.as_secs()).to_string();
@@ -97,16 +117,17 @@ async fn apply_at(
         commands.push((Of::Index, ("HSETNX", args([&*keys.writers, MARK, &mark]))));
         commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
     }
-    let ahead = time.plus(AHEAD);
-    counts(keys, batch, ahead, &mut commands);
-    visitors(keys, batch, ahead, &mut commands);
-    bins(keys, batch, ahead, &mut commands);
-    let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
-    let answers = transaction.execute_for_integers(commands).await?;
-    let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
+}
+
+/// Returns the remarks on a batch, given the answer to the command of each part: its integer or the words of its error.
+fn remarks_of(
+    batch: &Batch,
+    ahead: Timestamp,
+    answers: impl Iterator<Item = (Of, Result<Option<i64>, String>)>,
+) -> Vec<Remark> {
     let mut refused = BTreeMap::new();
     let mut remarks = Vec::new();
-    for (of, answer) in parts.into_iter().zip(answers) {
+    for (of, answer) in answers {
         match (of, answer) {
             (Of::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
                 remarks.push(Remark::Began { cell });
@@ -125,7 +146,7 @@ async fn apply_at(
     let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
     refused.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
     remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
-    Ok(ApplyOutcome::Applied(remarks))
+    remarks
 }
 
 /// Returns the marks of the server of a transaction.

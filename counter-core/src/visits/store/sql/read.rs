@@ -5,7 +5,7 @@ use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::sql::Value;
+use crate::sql::{Row, Value};
 use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
 use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
@@ -31,7 +31,7 @@ pub(crate) async fn samples(
     let known = names::numbers(store, counters, "id").await?;
     let dialect = store.database.dialect();
     let in_list = dialect.in_list;
-    let mut found = HashMap::<i64, Reading>::new();
+    let mut found = HashMap::new();
     let all: Vec<_> = known.values().copied().collect();
     let range = existing(store, precision, range).await?;
     if !all.is_empty() && range.start < range.end {
@@ -63,28 +63,35 @@ pub(crate) async fn samples(
             );
             rows = store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?;
         }
-        for row in rows {
-            let start = at(row.int(0)?);
-            for line in row.text(1)?.lines() {
-                let (counter, count) = line.split_once(' ').unwrap_or_default();
-                let counter = counter.parse().map_err(|_| malformed("access_sample"))?;
-                let reading = found.entry(counter).or_default();
-                match count.parse() {
-                    Ok(count) => reading.samples.push(Sample { start, count }),
-                    Err(_) => {
-                        let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
-                        reading.unreadable.get_or_insert_with(none).buckets.push(start);
-                    }
-                }
-            }
-        }
-        for reading in found.values_mut() {
-            reading.samples.sort_unstable();
-            reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
-        }
+        found = readings(&rows)?;
     }
     let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
     Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
+}
+
+/// Reads rows of a bucket each, with a line per counter; returns the readings by the number of the counter.
+fn readings(rows: &[Row]) -> Result<HashMap<i64, Reading>, Error> {
+    let mut found = HashMap::<i64, Reading>::new();
+    for row in rows {
+        let start = at(row.int(0)?);
+        for line in row.text(1)?.lines() {
+            let (counter, count) = line.split_once(' ').unwrap_or_default();
+            let counter = counter.parse().map_err(|_| malformed("access_sample"))?;
+            let reading = found.entry(counter).or_default();
+            match count.parse() {
+                Ok(count) => reading.samples.push(Sample { start, count }),
+                Err(_) => {
+                    let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
+                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                }
+            }
+        }
+    }
+    for reading in found.values_mut() {
+        reading.samples.sort_unstable();
+        reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
+    }
+    Ok(found)
 }
 
 /// Returns the part of a range that has samples.

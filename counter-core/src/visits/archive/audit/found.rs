@@ -1,0 +1,49 @@
+//! Comparison of the values of a counter in both stores.
+
+use std::ops::RangeInclusive;
+
+use super::reading::CounterReading;
+use super::value::Value;
+use crate::time::Timestamp;
+
+/// The result of a comparison of a counter.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The number of values in at least one of the stores.
+    pub(super) compared: u64,
+    pub(super) unreadable: u64,
+    /// Values that are not the same in the near and the far store.
+    pub(super) different: Vec<(Timestamp, [Value; 2])>,
+}
+
+impl Found {
+    pub(super) fn of(near: CounterReading, far: CounterReading, range: RangeInclusive<Timestamp>) -> Self {
+        let unreadable = near.unreadable + far.unreadable;
+        let mut found = Self { compared: 0, unreadable, different: Vec::new() };
+        let unknown = [near.unknown, far.unknown];
+        let is_compared = |start: &Timestamp| {
+            range.contains(start) && !unknown.iter().any(|unknown| unknown.contains(start))
+        };
+        let (mut near, mut far) = (near.values.into_iter().peekable(), far.values.into_iter().peekable());
+        while let Some(start) = near.peek().into_iter().chain(far.peek()).map(|(start, _)| *start).min() {
+            let near = near.next_if(|(at, _)| *at == start).map(|(_, value)| value);
+            let far = far.next_if(|(at, _)| *at == start).map(|(_, value)| value);
+            let both = match (near, far) {
+                (Some(near), Some(far)) => [near, far],
+                (Some(near), None) => {
+                    let far = near.nothing();
+                    [near, far]
+                }
+                (None, Some(far)) => [far.nothing(), far],
+                (None, None) => continue,
+            };
+            if is_compared(&start) {
+                found.compared += 1;
+                if both[0] != both[1] {
+                    found.different.push((start, both));
+                }
+            }
+        }
+        found
+    }
+}

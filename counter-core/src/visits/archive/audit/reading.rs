@@ -1,0 +1,122 @@
+//! Readings of one store for an audit.
+
+use std::ops::Range;
+
+use super::value::Value;
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::time::{Precision, Timestamp};
+use crate::visits;
+use crate::visits::archive::listed::sketches;
+use crate::visits::store::{BinReading, Store, Values};
+
+/// Values that a store has of a page, by counter.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) counters: Vec<CounterReading>,
+    /// The number of buckets that were read.
+    pub(super) buckets: usize,
+}
+
+/// Values that a store has of a counter, by the start of their bucket, ascending.
+#[derive(Debug, Default)]
+pub(super) struct CounterReading {
+    pub(super) values: Vec<(Timestamp, Value)>,
+    /// Buckets that cannot be read.
+    pub(super) unknown: Vec<Timestamp>,
+    pub(super) unreadable: u64,
+}
+
+/// The number of buckets whose distributions are compared together: up to about 10 MB per page.
+const BIN_BUCKETS: usize = 4;
+
+impl Reading {
+    pub(super) async fn of(
+        store: &dyn Store,
+        values: Values,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        match values {
+            Values::Counts => Self::counts(store, precision, counters, starts).await,
+            Values::Visitors => Self::visitors(store, precision, counters, starts).await,
+            Values::Distributions => Self::bins(store, precision, counters, starts).await,
+        }
+    }
+
+    async fn counts(
+        store: &dyn Store,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        let range = range(starts);
+        let of_counter = |reading: Result<visits::Reading, _>| match reading {
+            Ok(visits::Reading { samples, unreadable }) => CounterReading {
+                values: samples
+                    .into_iter()
+                    .map(|sample| (sample.start, Value::Count(sample.count)))
+                    .collect(),
+                unreadable: u64::from(unreadable.is_some()),
+                unknown: unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default(),
+            },
+            Err(_) => CounterReading { unknown: starts.to_vec(), unreadable: 1, ..CounterReading::default() },
+        };
+        let readings = store.samples(counters, precision, range, u32::MAX).await?;
+        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
+    }
+
+    async fn visitors(
+        store: &dyn Store,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        let mut all: Vec<_> = counters.iter().map(|_| CounterReading::default()).collect();
+        let mut left = starts;
+        for (start, sketches) in sketches(store, counters, precision, &mut left).await? {
+            for (found, sketch) in all.iter_mut().zip(sketches) {
+                match sketch {
+                    Ok(sketch) if sketch.is_empty() => {}
+                    Ok(sketch) => found.values.push((start, Value::Visitors(sketch))),
+                    Err(_) => {
+                        found.unknown.push(start);
+                        found.unreadable += 1;
+                    }
+                }
+            }
+        }
+        Ok(Self { counters: all, buckets: starts.len() - left.len() })
+    }
+
+    async fn bins(
+        store: &dyn Store,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        let starts = &starts[..starts.len().min(BIN_BUCKETS)];
+        let of_counter = |BinReading { buckets, unreadable }: BinReading| CounterReading {
+            values: buckets
+                .into_iter()
+                .filter(|(_, bins)| !bins.is_empty())
+                .map(|(start, bins)| (start, Value::Bins(bins)))
+                .collect(),
+            unreadable: u64::from(unreadable.is_some()),
+            unknown: match unreadable {
+                Some(unreadable) if unreadable.buckets.is_empty() => starts.to_vec(),
+                Some(unreadable) => unreadable.buckets,
+                None => Vec::new(),
+            },
+        };
+        let readings = store.bins(counters, precision, range(starts)).await?;
+        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
+    }
+}
+
+/// Returns the range that has the starts of these buckets.
+fn range(starts: &[Timestamp]) -> Range<Timestamp> {
+    let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
+    range.unwrap_or(Timestamp::MIN..Timestamp::MIN)
+}

@@ -1,0 +1,176 @@
+//! Reading the file of another process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
+use tokio::task::yield_now;
+
+use super::{APPLICATION, FORMATS, Unread, answered, answered_within, count, index, now, number, patience};
+use crate::family::shard::{Shard, Shards};
+use crate::family::writer::WriterId;
+use crate::time::Grid;
+use crate::visits::spool::content::{Content, checksum, decode, decode_grid};
+use crate::visits::spool::file_id::FileId;
+use crate::visits::spool::origin;
+use crate::visits::spool::origin::Origin;
+use crate::visits::spool::waiting::Waiting;
+use crate::visits::store::{Incarnation, Witness};
+
+/// The number of rows per read, of up to 1 MiB each.
+const PAGE_OF_ROWS: i64 = 16;
+/// The maximum length of a row to read, in bytes. The longest written row has 16 chunks of 64 KiB.
+const LONGEST: usize = 16 << 20;
+
+/// The contents of a file that a process left.
+pub(crate) struct Found {
+    pub(crate) grid: Arc<Grid>,
+    /// The time since the last write.
+    pub(crate) silence: Duration,
+    pub(crate) bytes: u64,
+    pub(crate) lanes: Vec<FoundLane>,
+    pub(crate) origin: Origin,
+}
+
+/// The remaining rows of one shard.
+pub(crate) struct FoundLane {
+    pub(crate) shard: Shard,
+    pub(crate) writer: WriterId,
+    /// The process that wrote the pending hits.
+    pub(crate) incarnation: Incarnation,
+    pub(crate) witness: Option<Witness>,
+    /// The batches, by sequence.
+    pub(crate) batches: Vec<(u64, Incarnation, Content)>,
+    /// Hits that were not in a batch yet.
+    pub(crate) waiting: Option<Waiting>,
+}
+
+pub(super) async fn read(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    shards: Shards,
+    bytes: u64,
+) -> Result<Found, Unread> {
+    if is_unwritten(connection).await? {
+        // The process ended before its first write.
+        let (grid, origin) = (Arc::default(), Origin::default());
+        return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
+    }
+    let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
+    let check: String = answered_within(patience(bytes), check).await?;
+    if check != "ok" {
+        return Err(Unread::damaged(&check));
+    }
+    let of_process = sqlx::query("SELECT shards, grid, written, file FROM spool").fetch_one(&mut *connection);
+    let of_process = answered(of_process).await?;
+    let (its, ours) = (of_process.try_get::<i64, _>(0)?, count(shards));
+    if its != ours {
+        return Err(Unread::Foreign(format!("it is for a store of {its} shards, and this one has {ours}")));
+    }
+    let written: String = of_process.try_get(3)?;
+    if FileId::of(path).await?.is_copy_of(&written) {
+        return Err(Unread::Foreign(
+            "it is a copy, and what it has may be counted by the process that wrote the original. If that process and its \
+             file are gone for good, set `file` in the table `spool` of this one to an empty text"
+                .to_owned(),
+        ));
+    }
+    let grid = of_process.try_get(1)?;
+    let grid = decode_grid(grid).ok_or_else(|| Unread::damaged("precisions that are none"))?;
+    let silence = now().saturating_sub(of_process.try_get(2)?);
+    let mut lanes = Vec::new();
+    let found =
+        sqlx::query("SELECT shard, writer, data, writers, is_known, incarnation FROM lane ORDER BY shard");
+    for row in answered(found.fetch_all(&mut *connection)).await? {
+        lanes.push(read_lane(connection, &row, shards, &grid).await?);
+    }
+    Ok(Found {
+        grid: Arc::new(grid),
+        silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
+        bytes,
+        lanes,
+        origin: answered(origin::read(connection)).await?,
+    })
+}
+
+/// Returns whether nothing was written into the file; fails if it is not the file of a spool, or of an unknown format.
+async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, Unread> {
+    let application = answered(number(connection, "PRAGMA application_id")).await?;
+    let format = answered(number(connection, "PRAGMA user_version")).await?;
+    if (application, format) == (0, 0)
+        && answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await? == 0
+    {
+        return Ok(true);
+    }
+    if application != APPLICATION {
+        return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
+    }
+    let [_, newest] = FORMATS;
+    if !FORMATS.contains(&format) {
+        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
+    }
+    Ok(false)
+}
+
+/// Reads the rows of one shard, given its row in the table `lane`.
+async fn read_lane(
+    connection: &mut SqliteConnection,
+    row: &SqliteRow,
+    shards: Shards,
+    grid: &Grid,
+) -> Result<FoundLane, Unread> {
+    let number: i64 = row.try_get(0)?;
+    let shard = shards.iter().find(|shard| index(*shard) == number);
+    let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
+    let writer: Vec<u8> = row.try_get(1)?;
+    let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
+    let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+    // Only the witness shows that the fence was created.
+    let witness = Witness { data, writers, listed: true, evicts: false };
+    let witness = Some(witness).filter(|_| is_known);
+    let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
+    let (batches, waiting) = read_rows(connection, number, grid).await?;
+    let writer = WriterId::of(writer);
+    Ok(FoundLane { shard, writer, incarnation, witness, batches, waiting })
+}
+
+/// Reads the rows of a shard, page by page.
+async fn read_rows(
+    connection: &mut SqliteConnection,
+    shard: i64,
+    grid: &Grid,
+) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), Unread> {
+    let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
+    loop {
+        let rows = "SELECT sequence, is_waiting, checksum, content, rowid, incarnation FROM part \
+                    WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
+        let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(PAGE_OF_ROWS);
+        let rows = answered(rows.fetch_all(&mut *connection)).await?;
+        if rows.is_empty() {
+            return Ok((batches, waiting));
+        }
+        for row in rows {
+            let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
+            // The first batch of a writer is empty.
+            let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
+            if !is_sound || content.len() > LONGEST {
+                return Err(Unread::damaged("a row that is not what was written"));
+            }
+            let decoded =
+                decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            at = (sequence, row.try_get(4)?);
+            let sequence = sequence.cast_unsigned();
+            if row.try_get(1)? {
+                // Pending hits under an earlier sequence are in batches now.
+                waiting.take_if(|earlier| earlier.sequence < sequence);
+                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
+            } else {
+                let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
+                batches.push((sequence, incarnation, decoded));
+            }
+            yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Numbers of visitors.
+
+use std::ops::Range;
+
+use super::{Stats, buckets, check};
+use crate::error::{Error, ErrorKind};
+use crate::family::name::CounterName;
+use crate::sketch::STANDARD_ERROR;
+use crate::time::{Bucket, Precision, Timestamp};
+use crate::visits::store::Unreadable;
+
+/// An estimate of how many different visitors there were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Uniques {
+    /// The estimate.
+    pub visitors: u64,
+    /// The standard error, as a fraction of the estimate: two estimates in three are closer than this.
+    pub standard_error: f64,
+}
+
+impl Stats {
+    /// Returns how many different visitors these counters had together, in the buckets that start in `range`.
+    ///
+    /// # Errors
+    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
+    /// buckets exceed 1,000, or when the store cannot be read, at all or under the key of one of these
+    /// buckets.
+    pub async fn uniques(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Uniques, Error> {
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, Self::MAX_SKETCHES)?;
+        let starts = precision.starts(range);
+        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+        let union = self.store.visitors(counters, &buckets).await?;
+        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
+    }
+
+    /// Returns how many different visitors each of these counters had, in their order, in the buckets that
+    /// start in `range`.
+    ///
+    /// It takes one exchange with each shard, without transferring sketches where the store can count. A
+    /// counter whose visitor key holds something else does not affect the others.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let (home, about) = (recorder.counter("/"), recorder.counter("/about"));
+    /// for person in [b"one", b"two"] {
+    ///     recorder.record(home, Some(VisitorKey::new([7; 16]).visitor(&[person])));
+    /// }
+    /// recorder.record(about, None);
+    /// counters.flush().await?;
+    ///
+    /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
+    /// let names = ["/".parse()?, "/about".parse()?];
+    /// let uniques = counters.stats().uniques_by_counter(&names, hour, now.minus(3600)..now.plus(3600)).await?;
+    /// let visitors: Vec<_> = uniques.into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(visitors, [2, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
+    /// buckets exceed 10,000, or when the store cannot be read.
+    pub async fn uniques_by_counter(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Result<Uniques, Unreadable>>, Error> {
+        let uniques = self.uniques_by_range(counters, precision, &[range]).await?;
+        Ok(uniques.into_iter().flatten().collect())
+    }
+
+    /// Returns how many different visitors each of these counters had in each of these ranges, by the buckets that start
+    /// in it: for a chart, those of every bucket and those of all of them together.
+    ///
+    /// It takes one exchange with each shard, as [`uniques_by_counter`](Self::uniques_by_counter) does. An entry that
+    /// cannot be read affects those ranges of its counter in which it lies.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let (recorder, hour) = (counters.recorder(), Precision::try_from(3600)?);
+    /// let this = hour.bucket(Timestamp::now()).start;
+    /// let visitor = |person: &[u8]| VisitorKey::new([7; 16]).visitor(&[person]);
+    /// # let at = |person, at| recorder.record_at(recorder.counter("/"), visitor(person), at, std::num::NonZeroU32::MIN);
+    /// # at(b"one", this.minus(3600));
+    /// # at(b"two", this.minus(3600));
+    /// # at(b"two", this);
+    /// // Two visitors in the hour before this one, of whom one came again.
+    /// counters.flush().await?;
+    ///
+    /// let ranges = [this.minus(3600)..this, this..this.plus(1), this.minus(3600)..this.plus(1)];
+    /// let uniques = counters.stats().uniques_by_range(&["/".parse()?], hour, &ranges).await?;
+    /// let visitors: Vec<_> = uniques.concat().into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(visitors, [2, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the precision is not one of those of visitors, when one of the ranges is empty, when counters times
+    /// the buckets of all ranges exceed 10,000, or when the store cannot be read.
+    pub async fn uniques_by_range(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        ranges: &[Range<Timestamp>],
+    ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
+        let mut asked = 0_u64;
+        for range in ranges {
+            check(&self.tally.grid.visitors, precision, range, 0, 0)?;
+            asked = buckets(precision, range).saturating_add(asked);
+        }
+        let (asked, most) = (asked.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
+        if asked > most {
+            return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+        }
+        let counts = self.store.visitor_counts(counters, precision, ranges).await?;
+        let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
+        let each = |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(uniques)).collect();
+        Ok(counts.into_iter().map(each).collect())
+    }
+}

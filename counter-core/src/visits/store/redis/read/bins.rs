@@ -1,0 +1,94 @@
+//! Distributions.
+
+use std::ops::Range;
+
+use fred::types::Value;
+
+use super::{by_shard, number};
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::redis::{Group, all_at_once, args, in_order};
+use crate::time::{Bucket, Precision, Timestamp};
+use crate::visits::distribution::Bin;
+use crate::visits::store::reading::{BinReading, Unreadable};
+use crate::visits::store::redis::RedisVisits;
+use crate::visits::store::redis::junk::{Junk, wrong_key};
+
+/// The number of distributions that are read at once: each has some hundred bytes, and 10 KB at most.
+const DISTRIBUTIONS: usize = 100;
+
+/// Reads the distributions of each bucket: one hash each.
+pub(crate) async fn bins(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Vec<BinReading>, Error> {
+    let starts: Vec<_> = precision.starts(range).collect();
+    if starts.is_empty() {
+        return Ok(counters.iter().map(|_| BinReading::default()).collect());
+    }
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| bins_of(store, group, precision, &starts));
+    Ok(in_order(&groups, all_at_once(asked).await?))
+}
+
+async fn bins_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precision: Precision,
+    starts: &[Timestamp],
+) -> Result<Vec<BinReading>, Error> {
+    let keys = store.keys(group.shard);
+    let mut readings = Vec::with_capacity(group.items.len());
+    for counter in &group.items {
+        let mut reading = BinReading::default();
+        for starts in starts.chunks(DISTRIBUTIONS) {
+            let names = starts.iter().map(|&start| keys.bins(counter, Bucket { precision, start }));
+            let names: Vec<_> = names.collect();
+            let calls = names.iter().map(|key| ("HGETALL", args([key]))).collect();
+            let answers = store.client.call_each(&names[0], calls).await?;
+            for ((&start, key), answer) in starts.iter().zip(&names).zip(answers) {
+                let found = match answer {
+                    Ok(answer) => {
+                        let (bins, unreadable) = bins_in(key, answer);
+                        if !bins.is_empty() {
+                            reading.buckets.push((start, bins));
+                        }
+                        unreadable
+                    }
+                    Err(error) => Some(wrong_key(key, &error)),
+                };
+                if let Some(mut found) = found {
+                    store.told.tell(&found);
+                    found.buckets.clear();
+                    reading.unreadable.get_or_insert(found).buckets.push(start);
+                }
+            }
+        }
+        readings.push(reading);
+    }
+    Ok(readings)
+}
+
+/// Reads the field of a bin, in the only form in which it is written.
+fn bin(field: &str) -> Option<Bin> {
+    let number: u16 = field.parse().ok()?;
+    Bin::of_number(number).filter(|_| number.to_string() == field)
+}
+
+/// Reads the answer to HGETALL: the bins of one bucket.
+fn bins_in(key: &str, answer: Value) -> (Vec<(Bin, u64)>, Option<Unreadable>) {
+    let (mut bins, mut junk) = (Vec::new(), Junk::default());
+    for pair in answer.into_array().chunks(2) {
+        let [field, count] = pair else { continue };
+        let bin = str::from_utf8(field.as_bytes().unwrap_or_default()).ok().and_then(bin);
+        match (bin, number(count)) {
+            (Some(bin), Some(count)) => bins.push((bin, count)),
+            (Some(_), None) => junk.add(count, "is no count"),
+            (None, _) => junk.add(field, "is no bin"),
+        }
+    }
+    bins.sort_unstable();
+    (bins, junk.found(key))
+}

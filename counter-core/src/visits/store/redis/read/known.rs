@@ -1,0 +1,176 @@
+//! Lists of counters.
+
+use fred::types::Value;
+
+use super::{Each, by_shard};
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::family::shard::Shard;
+use crate::redis::{Group, all_at_once, args, in_order};
+use crate::time::Precision;
+use crate::visits::store::reading::{CountedReading, KnownReading, Unreadable};
+use crate::visits::store::redis::RedisVisits;
+use crate::visits::store::redis::junk::{Junk, wrong_key};
+use crate::visits::store::redis::writers::MARK;
+
+/// The number of times that the list of counters is read on past foreign members, for one page.
+const ROUNDS: usize = 10;
+/// The number of members of that list that are read at once after foreign ones were met.
+const MEMBERS: usize = 1000;
+
+pub(crate) async fn known(
+    store: &RedisVisits,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+) -> Result<KnownReading, Error> {
+    let pages = store.client.shards().iter().map(|shard| page(store, shard, precisions, from, limit));
+    let mut all = KnownReading::default();
+    for page in all_at_once(pages).await? {
+        all.counters.extend(page.counters);
+        all.unreadable.extend(page.unreadable);
+        all.is_incomplete |= page.is_incomplete;
+    }
+    all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    Ok(all)
+}
+
+pub(crate) async fn counted(
+    store: &RedisVisits,
+    shard: Shard,
+    cursor: Option<String>,
+) -> Result<CountedReading, Error> {
+    let key = &store.keys(shard).total;
+    let cursor = cursor.as_deref().unwrap_or("0");
+    let call = ("HSCAN", args([key, cursor, "COUNT", &MEMBERS.to_string()]));
+    let mut reading = CountedReading::default();
+    let answer = match store.client.call_each(key, vec![call]).await?.pop() {
+        Some(Ok(answer)) => answer.into_array(),
+        Some(Err(error)) => {
+            let unreadable = wrong_key(key, &error);
+            store.told.tell(&unreadable);
+            reading.unreadable.push(unreadable);
+            return Ok(reading);
+        }
+        None => Vec::new(),
+    };
+    let [next, fields] =
+        <[Value; 2]>::try_from(answer).map_err(|_| Unreadable::new(key, "is not scanned"))?;
+    reading.next = next.as_string().filter(|next| next != "0");
+    let mut junk = Junk::default();
+    for field in fields.into_array().chunks(2).filter_map(|pair| pair.first()) {
+        match str::from_utf8(field.as_bytes().unwrap_or_default()).map(CounterName::new) {
+            Ok(Ok(counter)) => reading.counters.push(counter),
+            _ if field.as_bytes() == Some(MARK.as_bytes()) => {}
+            _ => junk.add(field, "is not a counter"),
+        }
+    }
+    reading.unreadable.extend(junk.found(key));
+    reading.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    Ok(reading)
+}
+
+pub(crate) async fn contains(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    precisions: &[Precision],
+) -> Result<Each<bool>, Error> {
+    if precisions.is_empty() {
+        return Ok(counters.iter().map(|_| Ok(false)).collect());
+    }
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| contained_of(store, group, precisions));
+    Ok(in_order(&groups, all_at_once(asked).await?))
+}
+
+async fn contained_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precisions: &[Precision],
+) -> Result<Each<bool>, Error> {
+    let key = &store.keys(group.shard).known;
+    let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
+    let members = group.items.iter().flat_map(|counter| precisions.iter().map(move |kept| (counter, kept)));
+    let calls = members.map(|(counter, precision)| score(counter, precision)).collect();
+    let scores = store.client.call_each(key, calls).await?;
+    let is_contained =
+        |scores: &[Result<Value, Error>]| match scores.iter().find_map(|score| score.as_ref().err()) {
+            Some(error) => Err(wrong_key(key, error)).inspect_err(|unreadable| store.told.tell(unreadable)),
+            None => Ok(scores.iter().flatten().any(|score| !score.is_null())),
+        };
+    Ok(scores.chunks(precisions.len()).map(is_contained).collect())
+}
+
+/// The progress of the list of one precision.
+struct Names {
+    precision: Precision,
+    /// The position from which to read on; `None` after the last member.
+    next: Option<Vec<u8>>,
+    found: usize,
+}
+
+async fn page(
+    store: &RedisVisits,
+    shard: Shard,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+) -> Result<KnownReading, Error> {
+    let key = &store.keys(shard).known;
+    let begin = |&precision: &Precision| Names {
+        precision,
+        next: Some(format!("[{precision}:{from}").into_bytes()),
+        found: 0,
+    };
+    let mut names: Vec<_> = precisions.iter().map(begin).collect();
+    let (mut page, mut junk, mut size) = (KnownReading::default(), Junk::default(), limit);
+    for round in 0.. {
+        let mut open: Vec<_> = names.iter_mut().filter(|names| names.next.is_some()).collect();
+        if open.is_empty() {
+            break;
+        }
+        if round == ROUNDS {
+            return Err(Unreadable::new(key, "most of its members are not counters").into());
+        }
+        let call = |names: &&mut Names| {
+            let first = Value::from(names.next.as_deref().unwrap_or_default());
+            // `;` follows `:`, so this covers everything that begins with `{precision}:`.
+            let end = Value::from(format!("({};", names.precision));
+            let limit = ["LIMIT", "0", &size.to_string()].map(Value::from);
+            ("ZRANGEBYLEX", [vec![Value::from(key), first, end], limit.to_vec()].concat())
+        };
+        let answers = store.client.call_each(key, open.iter().map(call).collect()).await?;
+        for (names, answer) in open.iter_mut().zip(answers) {
+            let members = match answer {
+                Ok(members) => members.into_array(),
+                // The same holds for every precision.
+                Err(error) => {
+                    page.unreadable.push(wrong_key(key, &error));
+                    page.is_incomplete = true;
+                    return Ok(page);
+                }
+            };
+            for member in &members {
+                match counter(member) {
+                    Some(counter) => {
+                        page.counters.push((counter, names.precision));
+                        names.found += 1;
+                    }
+                    None => junk.add(member, "is not a counter"),
+                }
+            }
+            // Foreign members must not end the list early.
+            let last = members.last().filter(|_| members.len() == size && names.found < limit);
+            names.next = last.and_then(Value::as_bytes).map(|last| [b"(", last].concat());
+        }
+        size = limit.max(MEMBERS);
+    }
+    page.unreadable.extend(junk.found(key));
+    Ok(page)
+}
+
+/// Returns the counter of a member `{precision}:{counter}`.
+fn counter(member: &Value) -> Option<CounterName> {
+    let (_, name) = std::str::from_utf8(member.as_bytes()?).ok()?.split_once(':')?;
+    CounterName::new(name).ok()
+}

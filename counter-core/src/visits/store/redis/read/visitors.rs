@@ -1,0 +1,173 @@
+//! Sketches of visitors.
+
+use std::ops::Range;
+
+use fred::types::Value;
+
+use super::{Each, by_shard, number};
+use crate::error::Error;
+use crate::family::name::CounterName;
+use crate::redis::{Group, all_at_once, in_order};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Precision, Timestamp};
+use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::reading::Unreadable;
+use crate::visits::store::redis::RedisVisits;
+use crate::visits::store::redis::junk::wrong_key;
+
+/// The number of sketches that are read at once: up to 800 KB an answer.
+const SKETCHES: usize = 64;
+
+pub(crate) async fn visitors(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Sketch, Error> {
+    let mut union = Sketch::new();
+    for group in by_shard(store, counters) {
+        let names = store.keys(group.shard);
+        let all =
+            group.items.into_iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
+        let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
+        for keys in keys.chunks(SKETCHES) {
+            merge(store, keys, &mut union).await?;
+        }
+    }
+    Ok(union)
+}
+
+/// Has the server count, so that a number comes back instead of up to 12 KB.
+pub(crate) async fn visitor_counts(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| visitor_counts_of(store, group, precision, ranges));
+    Ok(in_order(&groups, all_at_once(asked).await?))
+}
+
+async fn visitor_counts_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
+    let names = store.keys(group.shard);
+    let keys = |counter: &CounterName, range: &Range<_>| -> Vec<_> {
+        let starts = precision.starts(range.clone());
+        starts.map(|start| names.unique(counter, Bucket { precision, start })).collect()
+    };
+    let keys: Vec<Vec<_>> =
+        group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
+    // Without keys it is an error.
+    let asked = keys.iter().filter(|keys| !keys.is_empty());
+    let calls: Vec<_> = asked.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
+    if calls.is_empty() {
+        return Ok(group.items.iter().map(|_| vec![Ok(0); ranges.len()]).collect());
+    }
+    // The keys of a shard are all on the same server.
+    let mut answers = store.client.call_each(&names.total, calls).await?.into_iter();
+    let read = |keys: &Vec<String>| {
+        // With several keys, the server does not say which one it is.
+        let Some(key) = keys.first() else { return Ok(0) };
+        let count = match answers.next() {
+            Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
+            Some(Err(error)) => Err(wrong_key(key, &error)),
+            None => Err(Unreadable::new(key, "is not counted")),
+        };
+        count.inspect_err(|unreadable| store.told.tell(unreadable))
+    };
+    let counts: Each<u64> = keys.iter().map(read).collect();
+    Ok(counts.chunks(ranges.len()).map(<[_]>::to_vec).collect())
+}
+
+async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
+    for sketch in stored(store, keys).await? {
+        union.merge(&sketch?);
+    }
+    Ok(())
+}
+
+pub(crate) async fn sketches(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Vec<Each<Sketch>>, Error> {
+    let groups = by_shard(store, counters);
+    let existing = match counters.len() * buckets.len() <= SKETCHES {
+        true => groups.iter().map(|group| vec![group.items.len(); buckets.len()]).collect(),
+        false => all_at_once(groups.iter().map(|group| existing(store, group, buckets))).await?,
+    };
+    let of_bucket = |bucket| existing.iter().map(|existing| existing[bucket]).sum::<usize>();
+    let mut room = MOST_SKETCHES;
+    let fits = |bucket: &usize| {
+        let left = room.checked_sub(of_bucket(*bucket));
+        room = left.unwrap_or(0);
+        left.is_some() || *bucket == 0
+    };
+    let read = (0..buckets.len()).take_while(fits).count();
+    let asked = groups.iter().zip(&existing).map(async |(group, existing)| {
+        let names = store.keys(group.shard);
+        let is_there = |place: &usize| existing[*place] > 0;
+        let places = (0..read).filter(is_there);
+        let keys: Vec<_> = places
+            .flat_map(|place| group.items.iter().map(move |counter| names.unique(counter, buckets[place])))
+            .collect();
+        let mut sketches = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SKETCHES) {
+            sketches.extend(stored(store, keys).await?);
+        }
+        sketches.iter().filter_map(|sketch| sketch.as_ref().err()).for_each(|error| store.told.tell(error));
+        Ok(sketches.into_iter())
+    });
+    let mut found = all_at_once(asked).await?;
+    let bucket = |place| {
+        let of_group =
+            |((group, existing), found): ((&Group<_>, &Vec<usize>), &mut std::vec::IntoIter<_>)| {
+                let some = if existing[place] > 0 { group.items.len() } else { 0 };
+                let mut sketches: Vec<_> = found.take(some).collect();
+                sketches.resize(group.items.len(), Ok(Sketch::new()));
+                sketches
+            };
+        in_order(&groups, groups.iter().zip(&existing).zip(&mut found).map(of_group).collect())
+    };
+    Ok((0..read).map(bucket).collect())
+}
+
+/// Returns how many sketches a shard has in each of these buckets: mostly none, which is one short answer for hundreds of
+/// them.
+async fn existing(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    buckets: &[Bucket],
+) -> Result<Vec<usize>, Error> {
+    let names = store.keys(group.shard);
+    let keys = |bucket: &Bucket| -> Vec<_> {
+        group.items.iter().map(|counter| Value::from(names.unique(counter, *bucket))).collect()
+    };
+    let calls = buckets.iter().map(|bucket| ("EXISTS", keys(bucket))).collect();
+    let answers = store.client.call_each(&names.total, calls).await?;
+    let read = |answer: Result<Value, Error>| {
+        let count = number(&answer?).and_then(|count| usize::try_from(count).ok());
+        Ok(count.unwrap_or(group.items.len()))
+    };
+    answers.into_iter().map(read).collect()
+}
+
+/// Reads sketches of one shard; those that are not there are empty.
+async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Each<Sketch>, Error> {
+    // Not MGET, which reads a key of another type as a missing one.
+    let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
+    let values = store.client.call_each(&keys[0], calls).await?;
+    let read = |(key, value): (&String, Result<Value, Error>)| {
+        let value = value.map_err(|error| wrong_key(key, &error))?;
+        if value.is_null() {
+            return Ok(Sketch::new());
+        }
+        let sketch = Sketch::from_redis(value.as_bytes().unwrap_or_default());
+        sketch.map_err(|error| Unreadable::new(key, error.to_string()))
+    };
+    Ok(keys.iter().zip(values).map(read).collect())
+}

@@ -1,0 +1,140 @@
+//! Folding: moving the contents of stripes and labels into the backlog.
+
+use std::sync::MutexGuard;
+
+use super::Tally;
+use super::bins::{BinSlot, BinSums};
+use super::label::Labelled;
+use super::registry::{PAGE, Registry};
+use super::stripe::{Closed, Stripe};
+use super::visitors::{CHUNK, OpenBuckets, Visit};
+use crate::family::shard::Shard;
+use crate::time::Timestamp;
+use crate::visits::pending::{Queues, Waiting};
+
+/// The state of folding, under the lock of the backlog.
+#[derive(Debug, Default)]
+pub(crate) struct Folding {
+    /// The shard of each counter, by number.
+    pub(super) shards: Vec<Shard>,
+    /// The registers of the open buckets of visitors.
+    pub(super) open: OpenBuckets,
+    /// The bucket of visitors at the time when a stripe was last folded.
+    current: Timestamp,
+    /// True for counters with visitors in the store, by number.
+    pub(super) visited: Vec<bool>,
+    /// Swapped with the lists of the stripes, so that all of them keep their allocations.
+    spare: Vec<Closed>,
+    spare_bins: Vec<BinSlot>,
+    spare_labels: Vec<Labelled>,
+    /// All bins since the start, because histograms of exporters only grow.
+    pub(super) bins: BinSums,
+}
+
+impl Tally {
+    /// Empties the stripes into the backlog and keeps the backlog small.
+    pub(crate) fn fold(&self, now: Timestamp) {
+        self.fold_into(&mut self.backlog.lock(), now);
+    }
+
+    /// Locks the backlog after [folding](Self::fold).
+    pub(crate) fn folded(&self, now: Timestamp) -> MutexGuard<'_, Queues<Folding>> {
+        let mut backlog = self.backlog.lock();
+        self.fold_into(&mut backlog, now);
+        backlog
+    }
+
+    pub(super) fn fold_into(&self, backlog: &mut Queues<Folding>, now: Timestamp) {
+        let mut spare = std::mem::take(&mut backlog.folding.spare);
+        let mut bins = std::mem::take(&mut backlog.folding.spare_bins);
+        for stripe in self.stripes.iter() {
+            // First of all, so that no visitor leaves before the hit: a thread adds that before it leaves the visitor.
+            self.drain_into(backlog, stripe, now);
+            stripe.take(&mut spare, || self.registry.counters());
+            stripe.take_bins(&mut bins);
+            for slot in bins.drain(..) {
+                backlog.folding.bins.add(slot);
+                for (counter, bin) in slot.parts() {
+                    let waiting = self.waiting(backlog, counter);
+                    waiting.each(|pending| {
+                        pending.measure(counter, slot.start, bin, slot.count, &self.grid);
+                    });
+                }
+            }
+            for cell in spare.drain(..) {
+                let waiting = self.waiting(backlog, cell.counter);
+                waiting.each(|pending| _ = pending.add(cell.counter, cell.start, cell.count, &self.grid));
+            }
+        }
+        (backlog.folding.spare, backlog.folding.spare_bins) = (spare, bins);
+        self.collect(backlog);
+        let is_crowded = backlog.waiting.iter().any(|waiting| waiting.pending.is_crowded());
+        let mut labels = std::mem::take(&mut backlog.folding.spare_labels);
+        for label in self.labels.iter() {
+            label.take(&mut labels, is_crowded);
+            let waiting = &mut backlog.waiting[label.shard().index()];
+            for Labelled { name, start, count } in labels.drain(..) {
+                waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
+            }
+        }
+        backlog.folding.spare_labels = labels;
+        backlog.coarsen(now, &self.grid);
+    }
+
+    pub(super) fn drain_into(&self, backlog: &mut Queues<Folding>, stripe: &Stripe, now: Timestamp) {
+        let current = self.grid.visitors.base().bucket(now).start;
+        if std::mem::replace(&mut backlog.folding.current, current) != current {
+            // The numbers of buckets come again, some day.
+            self.recent.forget(|_| true);
+            self.collect(backlog);
+            backlog.folding.open.close(current, &self.recent.busy);
+        }
+        stripe.visitors.drain(|bucket, visits| {
+            if bucket >= current && !backlog.folding.open.has(bucket) {
+                self.collect(backlog);
+                backlog.folding.open.open(bucket, &self.recent.busy);
+            }
+            let (mut each, mut count) = ([Visit::default(); 2 * CHUNK], 0);
+            for visit in visits {
+                let everything = self.everything.get().filter(|_| visit.counter() & PAGE > 0);
+                for counter in [Some(&(visit.counter() & !PAGE)), everything].into_iter().flatten() {
+                    each[count] = visit.on(*counter);
+                    count += 1;
+                }
+            }
+            let visits = &each[..count];
+            if !backlog.folding.open.raise(bucket, visits, &self.recent.busy) {
+                for visit in visits {
+                    let (counter, register) = (visit.counter(), visit.register());
+                    let waiting = self.waiting(backlog, counter);
+                    waiting.each(|pending| _ = pending.raise(counter, bucket, register, &self.grid));
+                }
+            }
+        });
+    }
+
+    /// Takes the registers that rose into what waits.
+    pub(super) fn collect(&self, backlog: &mut Queues<Folding>) {
+        let mut open = std::mem::take(&mut backlog.folding.open);
+        open.collect(|number, bucket, raised| {
+            let waiting = self.waiting(backlog, number);
+            waiting.each(|pending| pending.raise_all(number, bucket, raised, &self.grid));
+        });
+        backlog.folding.open = open;
+    }
+
+    fn waiting<'a>(&self, backlog: &'a mut Queues<Folding>, counter: u32) -> &'a mut Waiting {
+        let shard = backlog.folding.shard(counter, &self.registry);
+        &mut backlog.waiting[shard.index()]
+    }
+}
+
+impl Folding {
+    fn shard(&mut self, counter: u32, registry: &Registry) -> Shard {
+        let index = counter as usize;
+        if index >= self.shards.len() {
+            registry.shards(&mut self.shards);
+        }
+        self.shards[index]
+    }
+}

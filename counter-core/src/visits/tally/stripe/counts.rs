@@ -1,0 +1,72 @@
+//! The counts of a stripe.
+
+use std::sync::OnceLock;
+
+use crate::visits::tally::own::Own;
+
+/// The counts of a thread, by the number of the counter: the first ones at once, and more in parts, since what a thread adds to
+/// cannot be moved.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) first: Box<[Slot]>,
+    pub(super) parts: Box<[OnceLock<Box<[Slot]>>]>,
+}
+
+/// The hits of a counter in the current bucket, and those in another.
+#[derive(Debug, Default)]
+pub(super) struct Slot(pub(super) [Count; SIDES]);
+
+pub(super) const SIDES: usize = 2;
+
+/// The hits of a counter in a bucket.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    pub(super) alone: Own,
+    /// Hits of a page, each of which is one of everything too.
+    pub(super) of_page: Own,
+}
+
+/// The part of a [`Count`] that was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) alone: u64,
+    pub(super) of_page: u64,
+}
+
+/// The number of counters in a part of the counts, and in the first one at most: 64 KB.
+pub(super) const PART: usize = 2048;
+
+impl Count {
+    pub(super) fn get(&self) -> Seen {
+        Seen { alone: self.alone.get(), of_page: self.of_page.get() }
+    }
+}
+
+impl Counts {
+    pub(super) fn new(counters: usize) -> Self {
+        let more = counters.saturating_sub(PART).div_ceil(PART);
+        Self { first: slots(counters.min(PART)), parts: (0..more).map(|_| OnceLock::new()).collect() }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, counter: u32) -> &Slot {
+        self.first.get(counter as usize).unwrap_or_else(|| self.further(counter as usize))
+    }
+
+    #[inline(never)]
+    fn further(&self, counter: usize) -> &Slot {
+        &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
+    }
+
+    /// Returns the slots of so many counters, as far as they are there, with their numbers.
+    pub(super) fn of(&self, counters: u32) -> impl Iterator<Item = (u32, &Slot)> {
+        let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
+        let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));
+        let all = (0..).zip(&self.first).chain(parts.flat_map(|(first, part)| (first..).zip(part)));
+        all.take_while(move |(counter, _)| *counter < counters)
+    }
+}
+
+fn slots(count: usize) -> Box<[Slot]> {
+    (0..count).map(|_| Slot::default()).collect()
+}

@@ -1,0 +1,67 @@
+//! The requests of a stripe.
+
+use super::Stripe;
+use crate::visits::ledger::{Agent, Ignored, Requests, Skip};
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Visitor,
+    Unidentified,
+    Bot,
+    Excluded,
+    Unmatched,
+    Outcome,
+    Prefetch,
+    Unconfirmed,
+}
+
+pub(super) const KINDS: usize = Kind::Unconfirmed as usize + 1;
+
+impl Stripe {
+    #[inline]
+    pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
+        self.count(match (agent, has_visitor) {
+            (Agent::Bot, _) => Kind::Bot,
+            (Agent::Human, true) => Kind::Visitor,
+            (Agent::Human, false) => Kind::Unidentified,
+        });
+    }
+
+    pub(crate) fn skip_request(&self, skip: Skip) {
+        self.count(match skip {
+            Skip::Excluded => Kind::Excluded,
+            Skip::Unmatched => Kind::Unmatched,
+            Skip::Outcome => Kind::Outcome,
+            Skip::Prefetch => Kind::Prefetch,
+        });
+    }
+
+    pub(crate) fn unconfirmed(&self) {
+        self.count(Kind::Unconfirmed);
+    }
+
+    #[inline]
+    fn count(&self, kind: Kind) {
+        self.requests[kind as usize].add(1);
+    }
+
+    /// Returns the requests of this thread.
+    pub(crate) fn requests(&self) -> Requests {
+        let of = |kind: Kind| self.requests[kind as usize].get();
+        let (bots, unidentified) = (of(Kind::Bot), of(Kind::Unidentified));
+        let recorded = of(Kind::Visitor) + unidentified + bots;
+        let (excluded, unmatched) = (of(Kind::Excluded), of(Kind::Unmatched));
+        let ignored = Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch) };
+        Requests {
+            observed: recorded + excluded + unmatched + ignored.total(),
+            recorded,
+            excluded,
+            unmatched,
+            ignored,
+            bots,
+            unidentified,
+            unconfirmed: of(Kind::Unconfirmed),
+        }
+    }
+}
