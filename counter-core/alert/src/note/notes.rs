@@ -6,7 +6,7 @@ use counter_core::internal::change_document;
 use counter_core::{Error, ErrorKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::Note;
+use super::note::Note;
 
 /// The notes of all processes that share a store.
 #[derive(Clone, Debug)]
