@@ -115,7 +115,7 @@ fn a_family_that_names_another_is_found_whoever_re_exports_the_name() {
         "mod visits {} mod window { use crate::visits::Sample; }",
         "pub use visits::Sample; mod visits {} mod window { mod redis { use crate::Sample; } }",
         "mod redis { use crate::window::Key; } mod window {}",
-        "pub use document::{Document, DocumentStore}; mod document {} mod visits { use crate::{Document, DocumentStore}; }",
+        "pub use document::{Other, DocumentStore}; mod document {} mod visits { use crate::{Other, DocumentStore}; }",
     ] {
         assert_eq!(crossing(source), 1, "{source}");
     }
