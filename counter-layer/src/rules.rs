@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use http::Method;
 
 use crate::request::is_private;
-use path::{MAX_BYTES as MAX_PATH, Unusable};
+use path::Unusable;
 use pattern::Pattern;
 use table::Table;
 

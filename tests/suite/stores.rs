@@ -1,4 +1,16 @@
-//! The stores on which the facts of a contract are shown, each with the servers it lives on.
+//! The stores that the contracts run on, each with its servers.
+//!
+//! A fact is a function that takes a store. The macro `on!` below makes a test of it on each store, whose name is the path of
+//! the file, the store and the fact. So a search for the name finds the function, and these run the tests of one fact of
+//! `visits/contract.rs`, on one store, on all, and all facts on one store:
+//!
+//! ```text
+//! cargo test -p tests --test suite -- visits::contract::redis::a_batch_sent_again_counts_once
+//! cargo test -p tests --test suite -- a_batch_sent_again_counts_once
+//! cargo test -p tests --test suite -- visits::contract::redis::
+//! ```
+//!
+//! An editor with rust-analyzer offers the tests at the name of the fact in the list of `on!`.
 
 use std::sync::Arc;
 
@@ -9,8 +21,8 @@ use tests::{MariaDb, Postgres, RedisCluster, RedisServer};
 
 use crate::support::store;
 
-/// A test of each fact on each of these stores: `on! { [memory redis] { fact another_fact } }`; after it, a
-/// function may look at what is in the servers.
+/// Makes a test of each fact on each of these stores: `on! { [memory redis] { fact another_fact } }`. With
+/// `then function;` before the facts, the function looks at the servers after each test.
 macro_rules! on {
     ([$($kind:ident)*] $facts:tt) => {
         crate::stores::on! { [$($kind)*] then crate::stores::leave; $facts }

@@ -40,11 +40,8 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Sees what is asked for in a read of samples.
-    fn see(&self, _: Precision, _: &Range<Timestamp>) {}
-
-    /// Lets a read of samples go on.
-    fn read(&self) -> impl Future<Output = ()> + Send {
+    /// Sees a read of samples, and lets it continue.
+    fn read(&self, _: Precision, _: &Range<Timestamp>) -> impl Future<Output = ()> + Send {
         ready(())
     }
 }
@@ -88,11 +85,11 @@ impl<H: Hand> Write for Through<H> {
     }
 
     fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
-        Box::pin(async move { Ok(None) })
+        Box::pin(ready(Ok(None)))
     }
 
     fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(async move { self.inner.forget(counter, grid, now).await })
+        self.inner.forget(counter, grid, now)
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
@@ -120,18 +117,17 @@ impl<H: Hand> Read for Through<H> {
         kept: u32,
     ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
-            self.hand.see(precision, &range);
-            self.hand.read().await;
+            self.hand.read(precision, &range).await;
             self.inner.samples(counters, precision, range, kept).await
         })
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        Box::pin(async move { self.inner.lifetimes(counters).await })
+        self.inner.lifetimes(counters)
     }
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
-        Box::pin(async move { self.inner.visitors(counters, buckets).await })
+        self.inner.visitors(counters, buckets)
     }
 
     fn bins<'a>(
@@ -149,7 +145,7 @@ impl<H: Hand> Read for Through<H> {
         from: &'a str,
         limit: usize,
     ) -> Answer<'a, KnownReading> {
-        Box::pin(async move { self.inner.known(precisions, from, limit).await })
+        self.inner.known(precisions, from, limit)
     }
 
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {

@@ -131,4 +131,7 @@
 //! from days of UTC, for example. Then the title contains the range that was read.
 
 #[cfg(doc)]
-use crate::{AlertRule, Alerts, Watch};
+use super::{
+    rules::rule::AlertRule,
+    watch::{alerts::Alerts, watch::Watch},
+};

@@ -6,7 +6,10 @@ use counter_core::source::{SourceName, Sources};
 use counter_core::visits::Hit;
 use rdkafka::ClientConfig;
 
-use crate::{BuildError, Decision, KafkaConsumer, Record};
+use super::consumer::KafkaConsumer;
+use super::error::BuildError;
+use super::record::Decision;
+use super::record::Record;
 
 /// The settings of a [`KafkaConsumer`].
 #[derive(Clone)]

@@ -10,6 +10,11 @@ use rdkafka::message::Message;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
+use super::builder::Builder;
+use super::error::BuildError;
+use super::error::RunError;
+use super::record::Decision;
+use super::record::Record;
 use crate::client::Client;
 use crate::decider::Decider;
 use crate::error::is_out_of_range;
@@ -20,7 +25,6 @@ use crate::outage::Outage;
 use crate::partition::Partition;
 use crate::partitions::Partitions;
 use crate::rewind::Fetched;
-use crate::{BuildError, Builder, Decision, Record, RunError};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
 ///

@@ -6,8 +6,9 @@ use rdkafka::Message;
 use rdkafka::message::BorrowedMessage;
 use tracing::error;
 
+use super::record::Decision;
+use super::record::Record;
 use crate::keys::Keys;
-use crate::{Decision, Record};
 
 /// The closure of the application and its arguments.
 pub(crate) struct Decider<F> {

@@ -4,9 +4,11 @@ use std::time::Duration;
 use counter_core::source::{Source, Sources};
 use tokio::time::{Instant, sleep};
 
+use super::builder::Builder;
+use super::builder::Start;
+use super::error::RunError;
 use crate::builder::{begun_name, source_name};
 use crate::client::Client;
-use crate::{Builder, RunError, Start};
 
 /// Opens the partitions of a topic as sources, and starts the topic at its end if that is configured.
 #[derive(Debug)]

@@ -2,7 +2,7 @@ use counter_core::source::Source;
 use counter_core::visits::{Hit, Skip};
 use tracing::warn;
 
-use crate::Decision;
+use super::record::Decision;
 use crate::rewind::Rewind;
 
 /// A partition of this member.

@@ -6,8 +6,8 @@ use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
 
-use super::MeasuredBody;
-use crate::ResponseFuture;
+use super::measured::MeasuredBody;
+use crate::layer::ResponseFuture;
 
 pin_project! {
     /// The response future of [`MeasureBodies`](crate::body::MeasureBodies).

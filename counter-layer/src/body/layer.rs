@@ -1,7 +1,7 @@
 use tower_layer::Layer;
 
-use super::MeasureBodies;
-use crate::AccessCounterLayer;
+use super::service::MeasureBodies;
+use crate::layer::AccessCounterLayer;
 
 /// An [`AccessCounterLayer`] that looks through the bodies of responses: see [`AccessCounterLayer::measure_bodies`].
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::{MeasureBodiesFuture, MeasuredBody};
-use crate::AccessCounter;
+use super::future::MeasureBodiesFuture;
+use super::measured::MeasuredBody;
+use crate::layer::AccessCounter;
 
 /// The service of [`MeasureBodiesLayer`](crate::body::MeasureBodiesLayer).
 #[derive(Clone, Debug)]

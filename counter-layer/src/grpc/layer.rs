@@ -3,7 +3,7 @@ use std::sync::Arc;
 use counter_core::Recorder;
 use tower_layer::Layer;
 
-use super::GrpcStatus;
+use super::service::GrpcStatus;
 use super::statuses::Statuses;
 
 /// Counts the status of each call of gRPC, under `grpc:ok`, `grpc:not_found` and so on.

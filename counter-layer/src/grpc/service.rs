@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::GrpcStatusFuture;
+use super::future::GrpcStatusFuture;
 use super::statuses::{GrpcStatusBody, Statuses};
 use crate::classify::is_call;
 

@@ -5,7 +5,9 @@ use counter_core::visitor::Salt;
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use super::{Forwarded, Marked, RequestHead, Told};
+use super::forwarded::Forwarded;
+use super::head::RequestHead;
+use super::{Marked, Told};
 use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::request;

@@ -7,7 +7,8 @@ use counter_core::Secret;
 use counter_core::visitor::{Salt, VisitorKey};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{RequestHead, Told};
+use super::Told;
+use super::head::RequestHead;
 
 /// An identity by a cookie with a random id of 128 bits, which the layer itself sets.
 ///

@@ -5,7 +5,12 @@ use counter_core::Recorder;
 use counter_core::visitor::{Salt, SaltError, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
-use super::{Address, Forwarded, ForwardedAddress, IssuedCookie, Marked, RequestHead, Told, cookie};
+use super::address::Address;
+use super::address::ForwardedAddress;
+use super::cookie::IssuedCookie;
+use super::forwarded::Forwarded;
+use super::head::RequestHead;
+use super::{Marked, Told, cookie};
 use crate::classify::Digest;
 use crate::closure::Closure;
 

@@ -9,12 +9,15 @@ use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
 
 use super::extra::{Confirmation, Extra, Spare};
+use super::outcome::Outcome;
 use super::route::KnownRoute;
 use super::seen::{MOST_OTHERS, Seen};
+use super::settings::delivery::Delivery;
 use super::settings::facet::FACETS;
 use super::settings::page::{Page, Pages};
 use super::settings::setup::Setup;
 use super::settings::{Fallback, Settings};
+use super::visit::Visit;
 use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::caught;
 use crate::identity::{Marked, RequestHead, Visitors};
@@ -22,7 +25,6 @@ use crate::label::Noted;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
-use crate::{Delivery, Outcome, Visit};
 
 /// The state that all services of one layer share.
 pub(crate) struct Counting {

@@ -5,7 +5,7 @@ use http::Response;
 use pin_project_lite::pin_project;
 
 use super::guard::Guard;
-use crate::Outcome;
+use super::outcome::Outcome;
 
 pin_project! {
     /// The response future of [`AccessCounter`](crate::AccessCounter).

@@ -11,8 +11,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use super::counting::Counting;
 use super::extra::{Confirmation, Extra, NewCall};
 use super::measures::{Bins, Measuring};
+use super::outcome::Outcome;
 use super::seen::Seen;
-use crate::Outcome;
 use crate::classify::is_served;
 use crate::identity::RequestHead;
 

@@ -5,9 +5,9 @@ use counter_core::visits::Hit;
 use counter_core::visits::{Agent, PageView};
 use counter_core::{Counter, Timestamp};
 
+use super::outcome::Outcome;
 use super::settings::Settings;
 use super::settings::facet::FACETS;
-use crate::Outcome;
 use crate::label::{LABELS, Noted};
 
 /// The facts of a request that are known before it is answered.

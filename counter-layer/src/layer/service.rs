@@ -5,8 +5,8 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::counting::Counting;
+use super::future::ResponseFuture;
 use super::guard::Guard;
-use crate::ResponseFuture;
 
 /// The service of [`AccessCounterLayer`](crate::AccessCounterLayer).
 #[derive(Clone, Debug)]

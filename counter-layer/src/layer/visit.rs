@@ -3,8 +3,9 @@ use std::fmt;
 use counter_core::VisitorId;
 use counter_core::visits::Agent;
 
+use super::outcome::Outcome;
 use crate::closure::{Closure, caught};
-use crate::{Outcome, RequestHead};
+use crate::identity::RequestHead;
 
 /// A request that is to count, as it arrives, for the closure of [`AccessCounterLayer::on_count`].
 ///

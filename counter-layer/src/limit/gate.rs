@@ -11,13 +11,13 @@ use counter_core::{Error, ErrorKind};
 use http::Request;
 use tokio::time::Instant;
 
-use super::LimitKey;
 use super::decision::{Decision, Quota};
 use super::fields::Policy;
+use super::key::LimitKey;
 use super::over::Over;
 use super::turns::Turns;
-use crate::RequestHead;
 use crate::closure::{caught, caught_future};
+use crate::identity::RequestHead;
 
 /// The treatment of requests while the store fails or does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,12 @@ use counter_core::window::WindowCounters;
 use tower_layer::Layer;
 
 use super::fields::Policy;
+use super::fields::PolicyNameError;
 use super::gate::Gate;
+use super::gate::OnStoreError;
+use super::key::LimitKey;
 use super::refusal::{EmptyRefusal, ProblemRefusal};
-use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
+use super::service::WindowLimit;
 
 /// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
 ///

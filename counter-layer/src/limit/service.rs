@@ -5,8 +5,8 @@ use std::{fmt, mem};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::LimitFuture;
 use super::decision::Decision;
+use super::future::LimitFuture;
 use super::gate::{Deciding, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 

@@ -1,10 +1,12 @@
 use counter_core::CounterName;
 use http::Method;
 
+use super::error::RulesError;
+use super::rule::Rule;
+use super::{Included, Resolved, Rules};
 use crate::reserved::is_reserved;
 use crate::rules::pattern::Pattern;
 use crate::rules::table::Table;
-use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 
 /// Builds [`Rules`]; the order of the calls does not matter.
 ///

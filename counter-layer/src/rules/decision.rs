@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 
 use http::Method;
 
-use crate::rules::PatternKind;
+use super::path;
+use super::pattern::PatternKind;
 
 /// The counter that a request feeds besides the one of all requests, and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +94,7 @@ impl fmt::Display for Explanation<'_> {
         }
         match self.decision {
             Decision::PathTooLong(bytes) => {
-                write!(f, "of a path of {bytes} bytes is not matched: it is longer than {}", super::MAX_PATH)
+                write!(f, "of a path of {bytes} bytes is not matched: it is longer than {}", path::MAX_BYTES)
             }
             Decision::Excluded { pattern, kind } => {
                 write!(f, "is excluded by the {kind} pattern {pattern:?}, whatever the rules say")

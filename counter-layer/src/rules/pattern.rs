@@ -1,6 +1,7 @@
 use std::fmt;
 
-use crate::rules::{PatternError, path};
+use super::error::PatternError;
+use super::path;
 
 /// The kinds of pattern, the first that matches decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,3 +1,4 @@
+use super::path::MAX_BYTES as MAX_PATH;
 use super::*;
 
 fn rules(patterns: &[(&str, &str)]) -> Rules {

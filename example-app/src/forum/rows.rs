@@ -1,7 +1,8 @@
 use counter_core::entity::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
 
+use super::Forum;
+use super::error::ForumError;
 use super::kind::Summary;
-use super::{Forum, ForumError};
 
 /// A member or a group, by its name.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-use super::{Forum, ForumError, rows};
+use super::error::ForumError;
+use super::{Forum, rows};
 
 const MEMBERS: [&str; 12] =
     ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gwen", "Hugo", "Ida", "Jan", "Kim", "Leo"];

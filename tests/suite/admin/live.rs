@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::{IntoFuture, pending};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use counter_admin::{Access, Options};
 use counter_core::time::Retention;
-use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
+use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -325,7 +326,7 @@ struct Watched {
 }
 
 impl Hand for Watched {
-    async fn read(&self) {
+    async fn read(&self, _: Precision, _: &Range<Timestamp>) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.permits.acquire().await.expect("never closed").forget();
     }

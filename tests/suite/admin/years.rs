@@ -1,5 +1,6 @@
 //! Samples that reach further back than the store in use keeps them, as an archive has them: in the API, and on the pages.
 
+use std::future::ready;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -36,11 +37,12 @@ impl Hand for Far {
         Some(&self.grid)
     }
 
-    fn see(&self, precision: Precision, range: &Range<Timestamp>) {
+    fn read(&self, precision: Precision, range: &Range<Timestamp>) -> impl Future<Output = ()> + Send {
         if precision == day() {
             let mut oldest = self.oldest.lock().expect("no panic");
             *oldest = Some(oldest.map_or(range.start, |oldest| oldest.min(range.start)));
         }
+        ready(())
     }
 }
 

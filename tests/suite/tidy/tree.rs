@@ -58,8 +58,17 @@ pub(super) struct Use {
     pub(super) to: ModulePath,
     /// The name behind the module, if there is one.
     pub(super) name: Option<String>,
+    /// The first module whose imports the path goes through, if it goes through any.
+    pub(super) through: Option<ModulePath>,
     /// File and line of the use.
     pub(super) place: String,
+}
+
+/// The fields of a [`Use`] that follow from its path.
+struct Resolved {
+    to: ModulePath,
+    name: Option<String>,
+    through: Option<ModulePath>,
 }
 
 impl Tree {
@@ -120,27 +129,24 @@ impl Tree {
             let mut paths = Vec::new();
             scan(&module.tokens(), &mut paths);
             for (path, line) in paths {
-                let Some((to, name)) = self.resolve(from, &path, 0) else { continue };
+                let Some(Resolved { to, name, mut through }) = self.resolve(from, &path, 0) else { continue };
+                // It has to work where the macro is used.
+                through.take_if(|_| path[0] == "$crate");
                 let place = format!("{}:{line}", module.file);
-                uses.push(Use { from: from.clone(), to, name, place });
+                uses.push(Use { from: from.clone(), to, name, through, place });
             }
         }
         uses
     }
 
-    /// The module where a path ends that is written in the module `from`, and the name behind it.
-    fn resolve(
-        &self,
-        from: &[String],
-        path: &[String],
-        depth: usize,
-    ) -> Option<(ModulePath, Option<String>)> {
+    /// Resolves a path that is written in the module `from`.
+    fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Resolved> {
         assert!(depth < 20, "{path:?} in {from:?} goes round in circles");
         let mut at = from.to_vec();
         let mut rest = path;
         while let Some((first, others)) = rest.split_first() {
             match first.as_str() {
-                "crate" => at.clear(),
+                "crate" | "$crate" => at.clear(),
                 "self" => {}
                 "super" => drop(at.pop()),
                 _ => break,
@@ -158,13 +164,14 @@ impl Tree {
                 // A path that begins with a crate's name imports that crate's item.
                 Some(import) if import != path => {
                     let import = [import, &rest[place + 1..]].concat();
-                    self.resolve(&at, &import, depth + 1)
+                    let resolved = self.resolve(&at, &import, depth + 1)?;
+                    Some(Resolved { through: Some(at), ..resolved })
                 }
                 _ if relative && place == 0 => None,
-                _ => Some((at, Some(name.clone()))),
+                _ => Some(Resolved { to: at, name: Some(name.clone()), through: None }),
             };
         }
-        Some((at, None))
+        Some(Resolved { to: at, name: None, through: None })
     }
 }
 
@@ -231,7 +238,7 @@ fn import(item: &ItemUse, imports: &mut BTreeMap<String, Vec<String>>) {
     walk(&item.tree, &[], imports);
 }
 
-/// Finds the paths that begin with `crate`, `self` or `super`, in macros as well, with their lines.
+/// Finds the paths that begin with `crate`, `$crate`, `self` or `super`, in macros as well, with their lines.
 fn scan(tokens: &[TokenTree], paths: &mut Vec<(Vec<String>, usize)>) {
     for (place, token) in tokens.iter().enumerate() {
         match token {
@@ -239,7 +246,12 @@ fn scan(tokens: &[TokenTree], paths: &mut Vec<(Vec<String>, usize)>) {
             TokenTree::Ident(word) if word == "crate" || word == "self" || word == "super" => {
                 let continues = place >= 2 && is_joint(&tokens[place - 2..place]);
                 if !continues && is_joint(&tokens[place + 1..]) {
+                    let first = paths.len();
                     follow(&tokens[place..], &[], paths);
+                    let before = place.checked_sub(1).map(|before| &tokens[before]);
+                    if matches!(before, Some(TokenTree::Punct(mark)) if mark.as_char() == '$') {
+                        paths[first..].iter_mut().for_each(|(path, _)| path[0].insert(0, '$'));
+                    }
                 }
             }
             _ => {}

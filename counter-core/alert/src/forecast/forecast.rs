@@ -1,7 +1,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use counter_core::internal::in_full;
 use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 
@@ -377,11 +376,7 @@ impl std::error::Error for ForecastError {
     }
 }
 
-impl fmt::Debug for ForecastError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        in_full(self, f)
-    }
-}
+counter_core::internal::debug_in_full!(ForecastError);
 
 impl From<Error> for ForecastError {
     fn from(error: Error) -> Self {

@@ -1,7 +1,6 @@
 use std::fmt;
 
 use counter_core::Timestamp;
-use counter_core::internal::in_full;
 use counter_core::visits::WriterId;
 use serde::{Deserialize, Serialize};
 
@@ -98,11 +97,7 @@ impl fmt::Display for NoteError {
 
 impl std::error::Error for NoteError {}
 
-impl fmt::Debug for NoteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        in_full(self, f)
-    }
-}
+counter_core::internal::debug_in_full!(NoteError);
 
 #[cfg(test)]
 mod tests {

@@ -2,12 +2,11 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use counter_core::document::DocumentStore;
-use counter_core::internal::Backoff;
+use counter_core::internal::change_document;
 use counter_core::{Error, ErrorKind, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 
-use super::Note;
+use super::note::Note;
 
 /// The notes of all processes that share a store.
 #[derive(Clone, Debug)]
@@ -34,9 +33,6 @@ struct Kept {
 
 /// The name of the document.
 const DOCUMENT: &str = "notes";
-
-/// The number of times that other processes may replace the document while this one changes it.
-const ATTEMPTS: usize = 10;
 
 impl Notes {
     /// The number of notes that are kept.
@@ -93,21 +89,17 @@ impl Notes {
         self.change(remove).await
     }
 
-    /// Changes the notes, again on those of others that were first. The change returns an outcome, and whether there is
-    /// anything to write.
-    async fn change<T>(&self, change: impl Fn(&mut Vec<Note>) -> (T, bool)) -> Result<T, Error> {
-        let mut backoff = Backoff::new();
-        for _ in 0..ATTEMPTS {
-            let seen = self.store.read(DOCUMENT).await?;
-            let mut kept = Kept::decode(&seen.content)?;
+    /// Changes the notes, and retries if another process has changed them in the meantime. `change` returns an outcome,
+    /// and whether there is anything to write.
+    async fn change<T>(&self, change: impl Fn(&mut Vec<Note>) -> (T, bool) + Send) -> Result<T, Error> {
+        let changed = change_document(&*self.store, DOCUMENT, move |document| {
+            let mut kept = Kept::decode(&document?.content)?;
             let (outcome, is_changed) = change(&mut kept.notes);
-            if !is_changed || self.store.replace(DOCUMENT, seen.version, &kept.encode()).await?.is_some() {
-                return Ok(outcome);
-            }
-            sleep(backoff.next()).await;
-        }
-        let reason = format!("other processes have changed the notes {ATTEMPTS} times in the meantime");
-        Err(Error::new(ErrorKind::Unavailable).caused_by(reason))
+            Ok((outcome, is_changed.then(|| kept.encode())))
+        });
+        changed.await?.ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable).caused_by("other processes change the notes all the time")
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use counter_core::internal::in_full;
 use counter_core::visits::Measure;
 use counter_core::{CounterName, Precision};
 
@@ -325,8 +324,4 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-impl fmt::Debug for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        in_full(self, f)
-    }
-}
+counter_core::internal::debug_in_full!(RuleError);

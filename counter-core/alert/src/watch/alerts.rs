@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counter_core::document::DocumentStore;
-use counter_core::internal::Backoff;
+use counter_core::internal::change_document;
 use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
 use futures_util::future::BoxFuture;
-use tokio::time::sleep;
 
 use super::history::{Explanation, HISTORY, HistoryEntry};
-use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::shared::{DOCUMENT, Shared};
 use super::state::{Decision, RuleState, SILENCE};
 use crate::alert::{Alert, AlertKind, Severity};
 use crate::rules::rule::AlertRule;
@@ -201,22 +200,17 @@ impl Alerts {
         change: impl Fn(&mut Shared, Timestamp) -> T + Send + Sync + 'a,
     ) -> BoxFuture<'a, Result<T, Error>> {
         Box::pin(async move {
-            let mut backoff = Backoff::new();
-            for _ in 0..ATTEMPTS {
-                let seen = self.store.read(DOCUMENT).await?;
-                let now = seen.now.unwrap_or_else(Timestamp::now);
-                let before = Shared::decode(&seen.content)?;
+            let changed = change_document(&*self.store, DOCUMENT, |document| {
+                let document = document?;
+                let before = Shared::decode(&document.content)?;
                 let mut shared = before.clone();
-                let changed = change(&mut shared, now);
-                if shared == before
-                    || self.store.replace(DOCUMENT, seen.version, &shared.encode()).await?.is_some()
-                {
-                    return Ok(changed);
-                }
-                sleep(backoff.next()).await;
-            }
-            Err(Error::new(ErrorKind::Unavailable)
-                .caused_by("other processes change the alerts all the while"))
+                let outcome = change(&mut shared, document.now.unwrap_or_else(Timestamp::now));
+                Ok((outcome, (shared != before).then(|| shared.encode())))
+            });
+            changed.await?.ok_or_else(|| {
+                Error::new(ErrorKind::Unavailable)
+                    .caused_by("other processes change the alerts all the while")
+            })
         })
     }
 }

@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use counter_core::document::{Document, DocumentStore};
-use counter_core::internal::Backoff;
+use counter_core::internal::change_document;
 use counter_core::{Error, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 
 use super::state::AHEAD;
 
@@ -74,9 +73,6 @@ const REMOVED_AFTER: u64 = 3600;
 
 /// The number of processes whose marks are kept: the latest.
 const MAX_MARKS: usize = 1000;
-
-/// The number of times that other processes may replace the document while this one marks.
-const ATTEMPTS: usize = 3;
 
 impl Progress {
     /// Creates the progress as a watch knows it that makes a pass at every interval.
@@ -148,14 +144,10 @@ impl OwnMark {
     ///
     /// # Errors
     /// Fails when the store fails.
-    pub(super) async fn write(self, store: &dyn DocumentStore, mut seen: Document) -> Result<(), Error> {
-        let mut backoff = Backoff::new();
-        for _ in 0..ATTEMPTS {
-            if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_some() {
-                break;
-            }
-            sleep(backoff.next()).await;
-            seen = store.read(DOCUMENT).await?;
+    pub(super) async fn write(self, store: &dyn DocumentStore, seen: Document) -> Result<(), Error> {
+        // The document was just read, so that most passes need no second read.
+        if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_none() {
+            change_document(store, DOCUMENT, |seen| Ok(((), Some(encode(&self.among(&seen?)))))).await?;
         }
         Ok(())
     }

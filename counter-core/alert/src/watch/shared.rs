@@ -40,9 +40,6 @@ pub(crate) struct Outgoing {
 /// The name of the document.
 pub(crate) const DOCUMENT: &str = "alerts";
 
-/// The number of times that other processes may replace the document while this one changes it.
-pub(crate) const ATTEMPTS: usize = 10;
-
 /// The seconds for which a watch has messages to itself.
 const CLAIM: u64 = 60;
 

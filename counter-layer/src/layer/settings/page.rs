@@ -4,9 +4,9 @@ use std::sync::Arc;
 use counter_core::{Counter, Recorder};
 use http::Method;
 
-use crate::Rules;
 use crate::recent::Recent;
 use crate::rules::Match;
+use crate::rules::Rules;
 
 /// A counter that a request feeds besides `hits`.
 #[derive(Clone, Copy, Debug)]

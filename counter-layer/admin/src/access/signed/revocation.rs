@@ -7,7 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::document::DocumentStore;
+use counter_core::document::{Document, DocumentStore};
+use counter_core::internal::change_document;
 use counter_core::{Error, ErrorKind, MemoryStore};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
@@ -51,15 +52,6 @@ struct Known {
     unwritten: Vec<SessionId>,
 }
 
-/// The document as it was loaded, or the copy that replaces it.
-struct Loaded {
-    revoked: Revoked,
-    /// The version of the document in the store.
-    version: u64,
-    /// The store has an older document than before.
-    is_lost: bool,
-}
-
 /// The time after which a request reads the document again.
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -71,9 +63,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that a change may take.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The number of times that other instances may replace the document during a change.
-const ATTEMPTS: usize = 10;
 
 /// The number of sessions that are listed one by one; one more ends all of them.
 const MAX_LOGGED_OUT: usize = 500;
@@ -231,7 +220,7 @@ impl Revocations {
     /// Reads the document, and writes it if it lacks logouts of this instance, or if the store has lost it.
     async fn fetch(&self) -> Result<(), Error> {
         let unwritten = self.known().unwritten.clone();
-        let Loaded { revoked, is_lost, .. } = self.load().await?;
+        let (revoked, is_lost) = self.latest(&self.documents.read(&self.name).await?)?;
         if !is_lost && unwritten.is_empty() {
             self.remember(Ok(revoked));
             return Ok(());
@@ -242,33 +231,34 @@ impl Revocations {
         Ok(())
     }
 
-    /// Loads the document, or returns the copy if the store went back, such as by a restart without its data.
-    async fn load(&self) -> Result<Loaded, Error> {
-        let seen = self.documents.read(&self.name).await?;
-        let (stored, known) =
-            (Revoked::decode(&seen.content, &self.name)?, Arc::clone(&self.known().revoked));
+    /// Returns the revocations of a document, or the copy if the store went back, such as by a restart without its data;
+    /// and whether it did.
+    fn latest(&self, document: &Document) -> Result<(Revoked, bool), Error> {
+        let stored = Revoked::decode(&document.content, &self.name)?;
+        let known = Arc::clone(&self.known().revoked);
         let is_lost = stored.changes < known.changes;
-        let revoked = if is_lost { Revoked::clone(&known) } else { stored };
-        Ok(Loaded { revoked, version: seen.version, is_lost })
+        Ok((if is_lost { Revoked::clone(&known) } else { stored }, is_lost))
     }
 
     /// Changes the document, repeatedly if other instances do so at the same time.
-    async fn change(&self, change: impl Fn(&mut Revoked)) -> Result<(), Error> {
+    async fn change(&self, change: impl Fn(&mut Revoked) + Send) -> Result<(), Error> {
         let changed = timeout(CHANGE_TIMEOUT, self.replace(change)).await;
         changed.unwrap_or_else(|late| Err(Error::new(ErrorKind::Unavailable).caused_by(late)))
     }
 
-    async fn replace(&self, change: impl Fn(&mut Revoked)) -> Result<(), Error> {
-        for _ in 0..ATTEMPTS {
-            let Loaded { mut revoked, version, .. } = self.load().await?;
+    async fn replace(&self, change: impl Fn(&mut Revoked) + Send) -> Result<(), Error> {
+        let replaced = change_document(&*self.documents, &self.name, move |document| {
+            let (mut revoked, _) = self.latest(&document?)?;
             change(&mut revoked);
             revoked.changes += 1;
-            if self.documents.replace(&self.name, version, &revoked.encode()).await?.is_some() {
-                self.remember(Ok(revoked));
-                return Ok(());
-            }
-        }
-        Err(Error::new(ErrorKind::Unavailable).caused_by("other instances change the document all the time"))
+            let content = revoked.encode();
+            Ok((revoked, Some(content)))
+        });
+        let revoked = replaced.await?.ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable).caused_by("other instances change the document all the time")
+        })?;
+        self.remember(Ok(revoked));
+        Ok(())
     }
 
     fn remember(&self, read: Result<Revoked, Error>) {

@@ -13,9 +13,9 @@ use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::copy::{Copied, is_compressed};
+use super::copy::{Copied, is_compressed};
+use super::progress;
 use crate::patience::Patience;
-use crate::progress;
 
 /// Adds what `dump` wrote to a store; what was added by an earlier restore of the same dump is not added again.
 #[derive(Debug, Args)]

@@ -13,9 +13,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::copy::{Copied, is_compressed};
+use super::copy::{Copied, is_compressed};
+use super::progress;
 use crate::patience::Patience;
-use crate::progress;
 
 /// Writes the counts of a store, its visitors, its lifetimes and its unique counters as lines of JSON, which `restore` adds
 /// to any store.

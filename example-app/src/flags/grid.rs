@@ -10,7 +10,7 @@ use counter_core::visits::Builder;
 use counter_core::{Counters, Precisions};
 use tokio::time::timeout;
 
-use crate::clock;
+use super::clock;
 use crate::patience::Patience;
 
 /// The flags about buckets, which are the same for all commands.

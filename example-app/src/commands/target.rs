@@ -8,7 +8,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
-use crate::{grid, labels, store};
+use crate::flags::{grid, labels, store};
 
 /// The flags that `import` and `consume` share.
 #[derive(Debug, Args)]

@@ -1,4 +1,6 @@
-//! Times of day and offsets from UTC, in the usual notation.
+//! Times of day, offsets from UTC and durations, in the usual notation.
+
+use std::time::Duration;
 
 /// Reads a time of day such as `04:00`, in seconds after midnight.
 pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
@@ -8,6 +10,12 @@ pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
 /// Reads an offset such as `+05:30`, in seconds; at most 14 hours and 59 minutes.
 pub(crate) fn utc_offset(text: &str) -> Result<i32, String> {
     offset(text).ok_or_else(|| "hours and minutes ahead of UTC, such as +01:00 or -05:30".to_owned())
+}
+
+/// Reads a number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1 or 0.25".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn offset(text: &str) -> Option<i32> {

@@ -7,7 +7,7 @@ use clap::Args;
 use counter_core::visits::Distribution;
 use counter_core::{AnyStore, Counters};
 
-use crate::{grid, store};
+use crate::flags::{grid, store};
 
 /// The flags that `dump` and `restore` share.
 #[derive(Debug, Args)]

@@ -18,10 +18,10 @@ use counter_log::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
-use crate::progress;
-use crate::store::in_full;
-use crate::summary::Summary;
-use crate::target::Target;
+use super::progress;
+use super::summary::Summary;
+use super::target::Target;
+use crate::flags::store::in_full;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
 ///

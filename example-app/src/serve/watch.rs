@@ -54,7 +54,7 @@ impl Settings {
     /// # Errors
     /// When the file of rules cannot be read, or a setting is wrong.
     pub(crate) fn watch(
-        self,
+        &self,
         stats: Stats,
         store: &AnyStore,
         clocks: impl Fn(Timestamp) -> i32 + Send + Sync + 'static,
@@ -69,7 +69,7 @@ impl Settings {
             None => Vec::new(),
         };
         if rules.is_empty() && self.report.is_none() {
-            return match self.webhook {
+            return match &self.webhook {
                 Some(_) => Err("--webhook needs --alerts, --alert-rules or --report".into()),
                 None => Ok(None),
             };
@@ -85,15 +85,15 @@ impl Settings {
             let schedule = schedule.share("errors", errors).share("bots", ["agent:bot".parse()?]);
             watch = watch.report(schedule.title("Example").local_time(clocks));
         }
-        if let Some(address) = self.webhook {
-            let mut webhook = Webhook::new(&address)?.body(match self.webhook_body {
+        if let Some(address) = &self.webhook {
+            let mut webhook = Webhook::new(address)?.body(match self.webhook_body {
                 Body::Json => WebhookBody::Json,
                 Body::Text => WebhookBody::Text,
                 Body::Slack => WebhookBody::Slack,
                 Body::Discord => WebhookBody::Discord,
             });
-            if let Some(secret) = self.webhook_secret {
-                webhook = webhook.secret(&secret)?;
+            if let Some(secret) = &self.webhook_secret {
+                webhook = webhook.secret(secret)?;
             }
             watch = watch.deliver(webhook);
         }

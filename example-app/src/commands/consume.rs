@@ -16,8 +16,9 @@ use futures_util::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::summary::Summary;
-use crate::target::Target;
+use super::summary::Summary;
+use super::target::Target;
+use crate::flags::clock;
 
 /// Counts the records of Kafka topics; records that were counted before are not counted again.
 ///
@@ -51,7 +52,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
     /// Seconds after which the group takes the partitions of a silent member.
-    #[arg(long, default_value = "6", value_parser = crate::seconds, value_name = "S")]
+    #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "S")]
     session_timeout: Duration,
     /// Largest number of records between two commits.
     #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "N")]

@@ -1,0 +1,11 @@
+//! The commands beside the site, which end by themselves or are told to stop.
+
+mod copy;
+mod progress;
+mod summary;
+mod target;
+#[cfg(feature = "kafka")]
+pub(crate) mod consume;
+pub(crate) mod dump;
+pub(crate) mod import;
+pub(crate) mod restore;

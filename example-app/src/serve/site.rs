@@ -1,0 +1,208 @@
+use std::error::Error;
+use std::future::pending;
+use std::io::Write as _;
+use std::time::Duration;
+
+use axum::Router;
+use counter_admin::{Options, TimeZoneError};
+use counter_alert::Watch;
+use counter_alert::note::Notes;
+use counter_core::archive::Archive;
+use counter_core::window::{Window, WindowCounters};
+use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
+use counter_layer::{Address, LimitKey, OnStoreError, ProblemRefusal, WindowLimitLayer};
+use counter_log::LogCounter;
+use example_app::forum::Forum;
+use example_app::{app, demo};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::announcement::announcement;
+use super::parts::{Ended, Parts};
+use super::server::serve_until;
+use super::settings::Settings;
+use crate::flags::grid;
+use crate::flags::store::check_archive;
+use crate::lines::Lines;
+
+/// The site before it is served.
+struct Site {
+    router: Router,
+    counters: Counters,
+    /// What runs beside the server.
+    parts: Parts,
+    /// Ends live events when it is dropped: a client that listens to them would hold up the shutdown of the server.
+    live: oneshot::Sender<()>,
+    /// The place of the counts, for people.
+    place: String,
+}
+
+/// The number of texts that one visitor may add to the forum in a minute.
+const MAX_TEXTS: u32 = 5;
+
+/// Serves the site until the program is told to stop.
+///
+/// # Errors
+/// Fails when a setting is wrong, when a part of the program ends by itself, and when hits are left that the store did not
+/// take in time.
+pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
+    // A token that was configured is a secret, and is not printed.
+    let given = settings.admin_token.clone();
+    let token = given.clone().map_or_else(random_token, Ok)?;
+    let Site { router, counters, parts, live, place } = assemble(&settings, &token).await?;
+
+    let listener = TcpListener::bind(settings.listen).await?;
+    let address = listener.local_addr()?;
+    let shown = given.is_none().then_some(&*token);
+    output.write_all(announcement(address, &place, shown, settings.demo_traffic).as_bytes())?;
+    tracing::info!(%address, "listening");
+
+    // The server ends first and the counters after it, so that its last requests are counted.
+    let upkeep = counters.spawn();
+    let mut parts = parts.start();
+    // It ends with the program; a visit that is cut off still counts.
+    let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // No part ends before it is told to. If one does, exiting with an error, so that the program is started again, is better
+    // than serving without counting.
+    let mut ended = None;
+    let stop = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            name = parts.ended() => ended = Some(name),
+        }
+        drop(live);
+        visits.inspect(JoinHandle::abort);
+    };
+    serve_until(listener, router, settings.timeouts(), stop).await?;
+    let (counted, stopped) = tokio::join!(upkeep.stop(), parts.stop());
+    counted?;
+    stopped?;
+    if let Some(ended) = ended {
+        return Err(format!("{ended} ended unexpectedly").into());
+    }
+    tracing::info!("stopped; every hit is counted");
+    Ok(())
+}
+
+/// Connects to the stores, and assembles what counts and what is counted.
+async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Error>> {
+    let opened = settings.store.open().await?;
+    let (archive, place) = match &settings.archive {
+        Some(address) => {
+            let (far, far_place) = opened.archive(address).await?;
+            let archive = Archive::new(opened.store.clone(), far);
+            check_archive(&archive).await?;
+            (Some(archive), format!("{}, and for years {far_place}", opened.place))
+        }
+        None => (None, opened.place.clone()),
+    };
+    let own_secret = settings.secret.as_deref().map(str::parse::<Secret>).transpose()?;
+    let secret = own_secret.clone().unwrap_or_else(Secret::of_this_process);
+    // One file may have both: their tables have different names, and each waits for the other's commits.
+    let database = settings.database.as_ref().or(opened.file.as_ref());
+    let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
+    let counters = settings.counters(&opened, archive.as_ref(), own_secret).await?;
+    let (store, stats) = (opened.store, counters.stats());
+    let utc_offset = grid::utc_offset(stats.grid());
+
+    let access = settings.access(token)?;
+    let layer = settings.layer(counters.recorder())?;
+    // The address in a record is that of the client, whatever hops are trusted in requests.
+    let told_of = LogCounter::new(&layer);
+    let (layer, feed) = forum.fed_by(layer);
+    let clocks = clocks(settings.grid.time_zone.as_deref(), utc_offset)?;
+    let watch = settings.watch.watch(stats.clone(), &store, clocks)?;
+    let (live, live_ended) = oneshot::channel::<()>();
+    let mut options = Options::new()
+        .live_until(async { drop(live_ended.await) })
+        .hits(counters.sources(), told_of)
+        .notes(Notes::new(store.clone()));
+    if let Some(zone) = &settings.grid.time_zone {
+        options = options.time_zone(zone)?;
+    }
+    if let Some(archive) = &archive {
+        options = options.archive(archive.clone());
+    }
+    if let Some(watch) = &watch {
+        options = options.alerts(watch.alerts());
+    }
+    let admin = counter_admin::router_with(stats.clone(), access, options);
+    let limit = limit(store, &secret, settings.client())?;
+    let router = app(layer, forum.clone(), limit, settings.request_timeout, admin);
+
+    let (recount_at, archive_interval) = (settings.recount_at, settings.archive_interval);
+    let mut parts = Parts::new();
+    parts.add("the feed of the forum", |stopped| async { Ok(feed.run(stopped).await?) });
+    parts.add("the recounts of the forum", |stopped| recount(forum, recount_at, utc_offset, stopped));
+    if let Some(archive) = archive {
+        parts.add("the upkeep of the archive", |stopped| keep(archive, stats, archive_interval, stopped));
+    }
+    if let Some(watch) = watch {
+        parts.add("the watch over alerts", |stopped| run(watch, stopped));
+    }
+    Ok(Site { router, counters, parts, live, place })
+}
+
+/// Recounts what the forum counts each night.
+async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Output = ()>) -> Ended {
+    tokio::select! {
+        () = forum.recount_each_night(at, utc_offset) => {}
+        () = stopped => {}
+    }
+    Ok(())
+}
+
+/// Copies into the archive and compares it with the store.
+async fn keep(
+    archive: Archive,
+    stats: Stats,
+    interval: Duration,
+    stopped: impl Future<Output = ()>,
+) -> Ended {
+    let mut copier = archive.copier(stats.grid()).interval(interval);
+    let mut auditor = archive.auditor(stats.grid());
+    tokio::select! {
+        () = copier.run(stopped) => {}
+        () = auditor.run(pending()) => {}
+    }
+    Ok(())
+}
+
+/// Watches over alerts.
+async fn run(mut watch: Watch, stopped: impl Future<Output = ()>) -> Ended {
+    watch.run(stopped).await;
+    Ok(())
+}
+
+/// Returns by how many seconds the clocks of the site are ahead of UTC.
+fn clocks(
+    time_zone: Option<&str>,
+    utc_offset: i32,
+) -> Result<Box<dyn Fn(Timestamp) -> i32 + Send + Sync>, TimeZoneError> {
+    Ok(match time_zone {
+        Some(zone) => Box::new(counter_admin::utc_offset(zone)?),
+        None => Box::new(move |_| utc_offset),
+    })
+}
+
+/// Limits texts by address, whatever name the client gives.
+fn limit(
+    store: AnyStore,
+    secret: &Secret,
+    client: Address,
+) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {
+    let visitor = LimitKey::identity(client, secret)?;
+    let minutes = WindowCounters::new(store, Window::MINUTE);
+    let limit = WindowLimitLayer::new(minutes, MAX_TEXTS, visitor, OnStoreError::Allow);
+    Ok(limit.policy("texts")?.problem_details())
+}
+
+fn random_token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}

@@ -1,0 +1,320 @@
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+use super::FaultProxy;
+use super::frames::Frames;
+use crate::redis::RedisServer;
+use crate::resp::{Value, encode};
+use crate::until::until;
+
+const INCREMENT: [&str; 3] = ["EVAL", "return redis.call('INCR', 'n')", "0"];
+const LIMIT: Duration = crate::until::LIMIT;
+
+/// A client that knows the protocol and nothing else.
+struct Client {
+    replies: Frames<OwnedReadHalf>,
+    requests: OwnedWriteHalf,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the proxy accepts");
+        let (replies, requests) = stream.into_split();
+        Self { replies: Frames::new(replies), requests }
+    }
+
+    async fn send(&mut self, requests: &[&[&str]]) {
+        let bytes: Vec<u8> = requests.iter().flat_map(|words| encode(words)).collect();
+        // A connection that is closed meanwhile is told by the reply that does not come.
+        drop(self.requests.write_all(&bytes).await);
+    }
+
+    /// The next reply; `None` when the connection has been closed.
+    async fn reply(&mut self) -> Option<Value> {
+        timeout(LIMIT, self.replies.next())
+            .await
+            .expect("a reply or a closed connection")
+            .map(|frame| frame.value)
+    }
+}
+
+async fn servers() -> (RedisServer, FaultProxy) {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    (redis, proxy)
+}
+
+#[tokio::test]
+async fn a_swallowed_reply_has_been_applied_and_its_connection_is_closed() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.swallow_replies(1);
+    client.send(&[&["PING"], &INCREMENT, &["PING"]]).await;
+    assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+    assert_eq!(client.reply().await, None);
+    assert_eq!(redis.int(&["GET", "n"]), 1);
+    assert_eq!(proxy.swallowed(), 1);
+
+    let mut again = Client::connect(proxy.address()).await;
+    again.send(&[&INCREMENT]).await;
+    assert_eq!(again.reply().await, Some(Value::Int(2)));
+    assert_eq!((proxy.swallowed(), proxy.connections()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_does_not_know_is_no_reply_to_swallow() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.swallow_replies(1);
+    let unknown = "0".repeat(40);
+    client.send(&[&["EVALSHA", &unknown, "0"], &INCREMENT]).await;
+    let reply = client.reply().await;
+    assert!(matches!(reply, Some(Value::Error(text)) if text.starts_with("NOSCRIPT")));
+    assert_eq!(client.reply().await, None);
+    assert_eq!(proxy.swallowed(), 1);
+}
+
+#[tokio::test]
+async fn a_dropped_request_has_not_been_applied_and_those_before_it_are_answered() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.drop_requests(1);
+    client.send(&[&["SET", "n", "5"], &["GET", "n"], &INCREMENT, &["DEL", "n"]]).await;
+    assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+    assert_eq!(client.reply().await, Some(Value::Bulk(b"5".to_vec())));
+    assert_eq!(client.reply().await, None);
+    assert_eq!(redis.int(&["GET", "n"]), 5);
+    assert_eq!((proxy.dropped(), proxy.swallowed()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_client_of_the_newer_protocol_is_understood() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["HELLO", "3"], &["CLIENT", "TRACKING", "ON", "BCAST"]]).await;
+    assert!(matches!(client.reply().await, Some(Value::Array(_))));
+    assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+    // The invalidation is pushed: the reply after it is still that of the script.
+    client.send(&[&["SET", "n", "1"], &["PING"]]).await;
+    for _ in 0..3 {
+        assert!(client.reply().await.is_some());
+    }
+    proxy.swallow_replies(1);
+    client.send(&[&INCREMENT]).await;
+    while client.reply().await.is_some() {}
+    assert_eq!(proxy.swallowed(), 1);
+}
+
+const TRANSACTION: [&[&str]; 3] = [&["MULTI"], &INCREMENT, &["EXEC"]];
+
+#[tokio::test]
+async fn a_transaction_is_one_call() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.swallow_replies(1);
+    client.send(&TRANSACTION).await;
+    assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+    assert_eq!(client.reply().await, Some(Value::Simple("QUEUED".to_owned())));
+    assert_eq!(client.reply().await, None);
+    assert_eq!((redis.int(&["GET", "n"]), proxy.swallowed()), (1, 1));
+
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.drop_requests(1);
+    client.send(&TRANSACTION).await;
+    assert!(client.reply().await.is_some());
+    assert!(client.reply().await.is_some());
+    assert_eq!(client.reply().await, None);
+    assert_eq!((redis.int(&["GET", "n"]), proxy.dropped()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_call_that_the_proxy_answers_has_not_been_applied() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    let refused = Some(Value::Error("LOADING Redis is loading".to_owned()));
+    proxy.reply_with(2, "LOADING Redis is loading");
+    client.send(&[&["PING"], &INCREMENT, &["PING"]]).await;
+    assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+    assert_eq!(client.reply().await, refused);
+    assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+    client.send(&TRANSACTION).await;
+    assert!(client.reply().await.is_some());
+    assert!(client.reply().await.is_some());
+    assert_eq!(client.reply().await, refused);
+    assert_eq!((redis.bytes(&["GET", "n"]), proxy.answered()), (None, 2));
+    client.send(&[&INCREMENT]).await;
+    assert_eq!(client.reply().await, Some(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn a_held_call_arrives_when_it_is_released_and_those_before_it_pass() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.hold_calls_after(2, 1);
+    client.send(&[&INCREMENT, &INCREMENT, &INCREMENT]).await;
+    for value in 1..=2 {
+        assert_eq!(client.reply().await, Some(Value::Int(value)));
+    }
+    until("the third is held", LIMIT, async || proxy.held() == 1).await;
+    assert_eq!(redis.int(&["GET", "n"]), 2);
+    proxy.release();
+    assert_eq!(client.reply().await, Some(Value::Int(3)));
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_read_cannot_write_for_long() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    proxy.stop_reading(true);
+    let long = "x".repeat(20_000_000);
+    let echo = encode(&["ECHO", &long]);
+    let mut written = 0;
+    let blocked = timeout(Duration::from_millis(300), async {
+        while written < echo.len() {
+            written += client.requests.write(&echo[written..]).await.expect("an open connection");
+        }
+    });
+    assert!(blocked.await.is_err());
+    let mut other = Client::connect(proxy.address()).await;
+    other.send(&[&["PING"]]).await;
+    assert!(timeout(Duration::from_millis(50), other.replies.next()).await.is_err());
+    proxy.stop_reading(false);
+    assert!(other.reply().await.is_some());
+    assert!(written < 8_000_000, "{written} bytes");
+}
+
+#[tokio::test]
+async fn a_forgotten_connection_is_silent_and_a_new_one_works() {
+    let (redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    proxy.forget();
+    client.send(&[&INCREMENT]).await;
+    assert!(timeout(Duration::from_millis(50), client.replies.next()).await.is_err());
+    let mut new = Client::connect(proxy.address()).await;
+    new.send(&[&INCREMENT]).await;
+    assert_eq!(new.reply().await, Some(Value::Int(1)));
+    // Both, and the one that asks.
+    let connected = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
+    until("nobody else is connected", LIMIT, async || connected() == 3).await;
+    proxy.refuse(true);
+    assert_eq!(client.reply().await, None);
+}
+
+#[tokio::test]
+async fn a_proxy_may_turn_to_another_server() {
+    let (redis, proxy) = servers().await;
+    let other = RedisServer::start();
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&INCREMENT]).await;
+    assert!(client.reply().await.is_some());
+    proxy.retarget(other.address());
+    client.send(&[&INCREMENT]).await;
+    assert_eq!(client.reply().await, Some(Value::Int(2)));
+    let mut new = Client::connect(proxy.address()).await;
+    new.send(&[&INCREMENT]).await;
+    assert_eq!(new.reply().await, Some(Value::Int(1)));
+    assert_eq!((redis.int(&["GET", "n"]), other.int(&["GET", "n"])), (2, 1));
+}
+
+#[tokio::test]
+async fn a_long_pipeline_passes_in_order() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    let long = "x".repeat(200_000);
+    let echo = ["ECHO", &long];
+    let mut requests: Vec<&[&str]> = vec![&echo];
+    requests.extend([INCREMENT.as_slice(); 1_000]);
+    client.send(&requests).await;
+    assert_eq!(client.reply().await, Some(Value::Bulk(long.clone().into_bytes())));
+    for count in 1..=1_000 {
+        assert_eq!(client.reply().await, Some(Value::Int(count)));
+    }
+}
+
+#[tokio::test]
+async fn refusing_cuts_what_is_there_and_closes_what_comes() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    proxy.refuse(true);
+    assert_eq!(client.reply().await, None);
+    let mut refused = Client::connect(proxy.address()).await;
+    assert_eq!(refused.reply().await, None);
+    proxy.refuse(false);
+    let mut welcome = Client::connect(proxy.address()).await;
+    welcome.send(&[&["PING"]]).await;
+    assert!(welcome.reply().await.is_some());
+    assert_eq!(proxy.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_black_hole_takes_requests_and_answers_none() {
+    let (redis, proxy) = servers().await;
+    proxy.black_hole(true);
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&INCREMENT]).await;
+    let silence = timeout(Duration::from_millis(50), client.replies.next()).await;
+    assert!(silence.is_err());
+    proxy.black_hole(false);
+    assert_eq!(client.reply().await, None);
+    assert_eq!(redis.bytes(&["GET", "n"]), None);
+}
+
+#[tokio::test]
+async fn what_is_asked_together_is_one_round_trip() {
+    let (_redis, proxy) = servers().await;
+    proxy.delay_replies(Duration::from_millis(200));
+    let mut client = Client::connect(proxy.address()).await;
+    for trips in 1..=3 {
+        client.send(&[["PING"].as_slice(); 20]).await;
+        for _ in 0..20 {
+            assert!(client.reply().await.is_some());
+        }
+        assert_eq!(proxy.round_trips(), trips);
+    }
+}
+
+#[tokio::test]
+async fn a_delayed_reply_comes_that_much_later() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    proxy.delay_replies(Duration::from_millis(50));
+    let start = Instant::now();
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    assert!(start.elapsed() >= Duration::from_millis(50));
+}
+
+#[tokio::test]
+async fn a_server_that_dies_closes_the_connection() {
+    let (mut redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    redis.kill();
+    assert_eq!(client.reply().await, None);
+    redis.restart();
+    let mut again = Client::connect(proxy.address()).await;
+    again.send(&[&["PING"]]).await;
+    assert!(again.reply().await.is_some());
+}
+
+#[tokio::test]
+async fn a_dropped_proxy_cuts_its_connections() {
+    let (_redis, proxy) = servers().await;
+    let mut client = Client::connect(proxy.address()).await;
+    client.send(&[&["PING"]]).await;
+    assert!(client.reply().await.is_some());
+    drop(proxy);
+    assert_eq!(client.reply().await, None);
+}

@@ -1,0 +1,102 @@
+//! The size of folders and files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::tree::{root, text};
+
+/// The folders with the code of the packages.
+const FOLDERS: [&str; 7] = [
+    "counter-core/src",
+    "counter-core/alert/src",
+    "counter-core/kafka/src",
+    "counter-layer/src",
+    "counter-layer/admin/src",
+    "counter-layer/log/src",
+    "example-app/src",
+];
+
+const MAX_FILES: usize = 15;
+
+const MAX_LINES: usize = 500;
+
+/// The folders with more files, and why.
+const CROWDED: [(&str, &str); 2] = [
+    ("counter-core/src", "each file is the head of a folder, except for the root and two small ones"),
+    ("counter-layer/admin/src/api", "one file for each route"),
+];
+
+/// The files with more lines, and why.
+const LONG: [(&str, &str); 8] = [
+    ("counter-core/src/visits/archive/audit.rs", NOT_SPLIT),
+    ("counter-core/src/visits/flush/shard_flusher.rs", NOT_SPLIT),
+    ("counter-core/src/visits/pending.rs", NOT_SPLIT),
+    ("counter-core/src/visits/spool/file.rs", NOT_SPLIT),
+    ("counter-core/src/visits/stats.rs", NOT_SPLIT),
+    ("counter-core/src/visits/store/redis/read.rs", NOT_SPLIT),
+    ("counter-core/src/visits/tally.rs", NOT_SPLIT),
+    ("counter-core/src/visits/tally/stripe.rs", NOT_SPLIT),
+];
+
+const NOT_SPLIT: &str = "it is not split yet";
+
+/// Adds the files of code in a folder of the workspace, and of the folders in it, by their paths.
+fn add_files(folder: &str, files: &mut Vec<String>) {
+    let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    for entry in entries {
+        let entry = entry.expect("an entry of the folder");
+        let path = format!("{folder}/{}", entry.file_name().to_str().expect("UTF-8"));
+        if entry.file_type().expect("the type of the entry").is_dir() {
+            add_files(&path, files);
+        } else if path.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn files() -> Vec<String> {
+    let mut files = Vec::new();
+    FOLDERS.iter().for_each(|folder| add_files(folder, &mut files));
+    assert!(files.len() > 300, "{files:?}");
+    files
+}
+
+/// Returns the folders with too many files directly in them.
+fn crowded(files: &[String]) -> Vec<String> {
+    let mut counts = BTreeMap::new();
+    for file in files {
+        let folder = Path::new(file).parent().and_then(Path::to_str).expect("a folder");
+        *counts.entry(folder.to_owned()).or_insert(0) += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > MAX_FILES).map(|(folder, _)| folder).collect()
+}
+
+/// Compares what is too large with the exceptions: an exception that is not needed any more has to go.
+#[track_caller]
+fn assert_only(found: &[String], exceptions: &[(&str, &str)]) {
+    let mut found: Vec<_> = found.iter().map(String::as_str).collect();
+    found.sort_unstable();
+    let exceptions: Vec<_> = exceptions.iter().map(|(path, _)| *path).collect();
+    assert_eq!(found, exceptions);
+}
+
+#[test]
+fn folders_have_at_most_15_files() {
+    assert_only(&crowded(&files()), &CROWDED);
+}
+
+#[test]
+fn files_have_at_most_500_lines() {
+    let mut files = files();
+    files.retain(|file| text(file).lines().count() > MAX_LINES);
+    assert_only(&files, &LONG);
+}
+
+#[test]
+fn a_crowded_folder_is_found_and_a_deep_one_is_not_crowded() {
+    let files = |count: usize| (0..count).map(|file| format!("a/b/{file}.rs"));
+    assert_eq!(crowded(&files(MAX_FILES + 1).collect::<Vec<_>>()), ["a/b"]);
+    let deep = files(MAX_FILES).chain(["a/c.rs".to_owned(), "a/b/c/d.rs".to_owned()]);
+    assert!(crowded(&deep.collect::<Vec<_>>()).is_empty());
+}
