@@ -123,9 +123,9 @@ fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
 }
 
 fn detected(series: &Labeled) -> Vec<f64> {
-    judged(series, |judgement| judgement.map_or(0.0, |judgement| {
-        -judgement.probability.min(judgement.stillness).max(1e-300).log10()
-    }))
+    judged(series, |judgement| {
+        judgement.map_or(0.0, |judgement| -judgement.probability.min(judgement.stillness).max(1e-300).log10())
+    })
 }
 
 fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
