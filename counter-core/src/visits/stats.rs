@@ -27,7 +27,7 @@ use crate::family::name::CounterName;
 use crate::time::{Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::metrics;
 
-/// A handle that reads what the store has, which lags behind what was recorded by one flush.
+/// A handle that reads the store, which lags behind the recorded hits by one flush interval.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -94,8 +94,8 @@ impl Stats {
         self.sources.statuses()
     }
 
-    /// Removes a counter: its samples, its visitors, and its lifetime total. Later hits begin it anew, and so
-    /// do hits that an instance has not flushed yet.
+    /// Removes a counter: its samples, its visitors, and its lifetime total. Later hits create it again, and so do hits that an
+    /// instance has not flushed yet.
     ///
     /// # Errors
     /// Fails when the store does not accept it; call again.

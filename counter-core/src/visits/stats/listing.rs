@@ -14,7 +14,7 @@ use crate::visits::store::{KnownReading, Unreadable};
 pub struct CounterPage {
     /// The counters by name, each with the precisions that it has samples of.
     pub counters: Vec<(CounterName, Vec<Precision>)>,
-    /// The last counter of this page if there may be more: ask for what comes after it.
+    /// The last counter of this page if there may be more. Pass it to the next call.
     pub next: Option<CounterName>,
     /// Entries in the list of counters that are not counters, and lists that cannot be read.
     pub unreadable: Vec<Unreadable>,
@@ -39,7 +39,7 @@ impl Stats {
         let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
         let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
         first = without_labels(first);
-        // What lies behind labels is on the same page.
+        // The counters after the labels are on the same page.
         if has_labels
             && let Some(after) = &first.next
             && limit > first.counters.len()
@@ -73,8 +73,8 @@ impl Stats {
         Ok(CounterPage { counters, next: last.filter(|_| more), unreadable })
     }
 
-    /// Returns, for each of these counters, whether there is such a one: in the store, or in this process and
-    /// not flushed yet. It takes one exchange with each shard that they belong to. A list of counters that
+    /// Returns whether each of these counters exists: in the store, or in this process and not flushed yet. It takes one
+    /// exchange with each shard of these counters. A list of counters that
     /// cannot be read does not affect the counters of other shards.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ pub(super) fn without_labels(mut page: CounterPage) -> CounterPage {
     page
 }
 
-/// Returns the last of all names that values of labels could have.
+/// Returns the last possible name of a value of a label.
 fn last_label() -> CounterName {
     CounterName::new(&format!("{}{}", CounterName::LABELS, char::MAX)).expect("a name")
 }

@@ -21,20 +21,20 @@ pub struct Ranking {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The number of counters that a ranking may have to look at.
+/// The maximum number of counters in a ranking.
 const COUNTERS: u64 = 10_000;
-/// The number of samples that a ranking may have to look at, in several reads.
+/// The maximum number of samples in a ranking, over several reads.
 pub(super) const MAX_RANKED: u64 = 10_000_000;
 
-/// The portions of a ranking that are read at once.
+/// The number of portions of a ranking that are read concurrently.
 const AT_ONCE: usize = 4;
 
 impl Stats {
-    /// Returns the counters with the most hits in the buckets that start in `range`, of those that `wanted`
-    /// accepts: at most `limit` of them. Values of labels are not among them: see [`label`](Self::label).
+    /// Returns at most `limit` counters with the most hits in the buckets that start in `range`, if `wanted` accepts them.
+    /// Values of labels are not included: see [`label`](Self::label).
     ///
-    /// The ranking is exact, since it looks at every counter. A counter with a bucket that cannot be read is
-    /// not ranked, but named.
+    /// The ranking is exact, because it reads every counter. A counter with a bucket that cannot be read is listed as
+    /// unreadable instead.
     ///
     /// # Errors
     /// Fails when there are more than 10,000 counters, when the wanted ones times buckets exceed 10,000,000,

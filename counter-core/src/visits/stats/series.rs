@@ -14,7 +14,7 @@ use crate::visits::store::{Reading, Unreadable};
 pub struct Series {
     /// The width of the buckets.
     pub precision: Precision,
-    /// The range that was asked for: buckets that start in it, with its end left out.
+    /// The requested range: buckets that start in it. The end is excluded.
     pub range: Range<Timestamp>,
     /// The buckets that have a count, ascending.
     pub samples: Vec<Sample>,
@@ -77,10 +77,10 @@ impl Stats {
         Ok(self.series(counter, precision, range).await?.known_total()?)
     }
 
-    /// Returns everything that each of these counters ever counted, including what has left retention.
+    /// Returns the number of hits that each of these counters ever counted, including hits past retention.
     ///
-    /// Hits that another program counted in the layout of *Redis in Action* are in samples alone, and in no lifetime:
-    /// that layout has no totals. A counter that only such a program feeds has the lifetime 0.
+    /// Hits that another program counted in the layout of *Redis in Action* are only in samples, because that layout has no
+    /// totals. A counter with only such hits has the lifetime 0.
     ///
     /// # Errors
     /// Fails when the store cannot be read, at all or for one of the counters.

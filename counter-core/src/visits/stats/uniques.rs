@@ -82,11 +82,11 @@ impl Stats {
         Ok(uniques.into_iter().flatten().collect())
     }
 
-    /// Returns how many different visitors each of these counters had in each of these ranges, by the buckets that start
-    /// in it: for a chart, those of every bucket and those of all of them together.
+    /// Returns the number of different visitors of each of these counters in each of these ranges. For example, a chart needs
+    /// the visitors of every bucket and of all buckets together.
     ///
-    /// It takes one exchange with each shard, as [`uniques_by_counter`](Self::uniques_by_counter) does. An entry that
-    /// cannot be read affects those ranges of its counter in which it lies.
+    /// It takes one exchange with each shard, as [`uniques_by_counter`](Self::uniques_by_counter) does. An entry that cannot be
+    /// read affects the ranges of its counter that include it.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;

@@ -48,7 +48,7 @@ impl Tally {
         let mut spare = std::mem::take(&mut backlog.folding.spare);
         let mut bins = std::mem::take(&mut backlog.folding.spare_bins);
         for stripe in self.stripes.iter() {
-            // First of all, so that no visitor leaves before the hit: a thread adds that before it leaves the visitor.
+            // Visitors come first, so that none is folded before its hit, because a thread adds the hit before the visitor.
             self.drain_into(backlog, stripe, now);
             stripe.take(&mut spare, || self.registry.counters());
             stripe.take_bins(&mut bins);
@@ -84,7 +84,7 @@ impl Tally {
     pub(super) fn drain_into(&self, backlog: &mut Queues<Folding>, stripe: &Stripe, now: Timestamp) {
         let current = self.grid.visitors.base().bucket(now).start;
         if std::mem::replace(&mut backlog.folding.current, current) != current {
-            // The numbers of buckets come again, some day.
+            // The numbers of buckets are reused eventually.
             self.recent.forget(|_| true);
             self.collect(backlog);
             backlog.folding.open.close(current, &self.recent.busy);
@@ -113,7 +113,7 @@ impl Tally {
         });
     }
 
-    /// Takes the registers that rose into what waits.
+    /// Moves the raised registers to the pending hits.
     pub(super) fn collect(&self, backlog: &mut Queues<Folding>) {
         let mut open = std::mem::take(&mut backlog.folding.open);
         open.collect(|number, bucket, raised| {

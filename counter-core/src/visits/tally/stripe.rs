@@ -1,8 +1,8 @@
-//! A part of the tally that one thread adds to, without a lock and without a locked instruction.
+//! The part of the tally that one thread adds to, without a lock or an atomic read-modify-write instruction.
 //!
-//! A count is never reset, since its thread may be adding to it: folding remembers what it has seen of it, and the rest is new.
-//! So that a count belongs to one bucket, each counter has two, and a thread adds to those of its current bucket. When that
-//! ends it turns to the others, whose bucket is then the new one, and only it does so. Hits of any other bucket go to a list.
+//! A count is never reset, because its thread may be adding to it. Instead, folding remembers the last count that it saw, and
+//! the difference is new. Each counter has two counts, so that a count belongs to one bucket: the thread adds to the count of
+//! the current bucket, and switches to the other one when a new bucket begins. Hits of any other bucket are appended to a list.
 
 mod counts;
 mod requests;
@@ -23,23 +23,23 @@ use crate::time::{Precisions, Timestamp};
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Stripe {
-    /// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as long as
-    /// everything else that is done for a hit.
+    /// Buckets of the most recent hit. Consecutive hits almost always share them, and computing them takes a division, which
+    /// costs as much as the rest of recording a hit.
     at: Own,
     start: Own,
     visitors_start: Own,
     /// The number of the bucket of visitors.
     visitors_number: Own,
-    /// The side of each slot that is added to.
+    /// The side of each slot to which the thread adds.
     side: AtomicUsize,
-    /// The counter that hits of pages are added to too, and no number of any while there are none.
+    /// The counter of all requests; invalid until the first hit of a page.
     everything: Own,
     /// Requests, by kind.
     requests: [Own; KINDS],
     counts: Counts,
     /// The visitors of hits.
     pub(crate) visitors: Ring,
-    /// The bins of distributions, in the current bucket of theirs.
+    /// The bins of distributions in their current bucket.
     pub(crate) bins: OwnBins,
     rest: Mutex<Rest>,
 }
@@ -54,29 +54,29 @@ pub(crate) struct Buckets {
     pub(crate) visitors_number: u64,
 }
 
-/// Everything of a stripe that needs a lock: its thread takes it once in a bucket, for each hit of another bucket, and for new bins.
+/// The locked part of a stripe. Its thread takes the lock once per bucket, for each hit of another bucket, and for new bins.
 #[derive(Debug)]
 struct Rest {
     /// The buckets of both sides.
     starts: [Timestamp; SIDES],
     /// The side that the thread adds to.
     side: usize,
-    /// All of the other side was seen.
+    /// True if folding has seen all counts of the other side.
     is_seen: bool,
-    /// The counts that were seen, by the number of the counter.
+    /// The counts that folding has seen, by the number of the counter.
     seen: Vec<[Seen; SIDES]>,
-    /// Cells that nothing is added to any more.
+    /// Cells that no longer change.
     closed: Vec<Closed>,
-    /// The hits that went to a list and to no slot, and those of them for `(other)`.
+    /// The hits that were appended to the list, and those among them for `(other)`.
     listed: u64,
     listed_other: u64,
-    /// The hits that were ever taken.
+    /// The number of hits that folding has taken.
     taken: u64,
-    /// The bins of distributions that are not in the thread's own.
+    /// The bins of distributions that are not among the bins of the thread.
     bins: BinTable,
 }
 
-/// A cell that nothing is added to any more.
+/// A cell that no longer changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     pub(crate) counter: u32,
@@ -84,8 +84,8 @@ pub(crate) struct Closed {
     pub(crate) count: u64,
 }
 
-/// The number of closed cells at which the thread that closed the last one folds them: nothing flushes, or
-/// instants come in no order.
+/// The number of closed cells at which the thread folds them itself. It is reached only if no flusher runs, or if hits are out
+/// of order.
 pub(crate) const CLOSED: usize = 4096;
 
 /// The hits of a stripe, by weight.
@@ -99,7 +99,7 @@ pub(crate) struct StripeHits {
 }
 
 impl Stripe {
-    /// Creates a stripe for at most so many counters.
+    /// Creates a stripe for at most this number of counters.
     pub(crate) fn new(counters: usize) -> Self {
         Self {
             // No instant yet.
@@ -149,8 +149,8 @@ impl Stripe {
         self.visitors_number.get()
     }
 
-    /// Turns to the buckets of an instant; returns whether it is time to [`take`](Self::take) the cells. Of so many counters
-    /// there may be hits.
+    /// Switches to the buckets of an instant; returns whether to [`take`](Self::take) the cells. Counters with this number or a
+    /// higher one have no hits yet.
     pub(crate) fn turn(&self, to: Buckets, counters: u32) -> bool {
         let mut rest = self.rest();
         if rest.starts[rest.side] != to.start {
@@ -176,34 +176,35 @@ impl Stripe {
         self.counts.slot(counter).0[side].alone.add(weight);
     }
 
-    /// Sets the counter of everything, once: before the thread adds the first hits of a page, and while nobody looks at them.
+    /// Sets the counter of all requests, once, before the thread adds the first hits of a page.
     #[cold]
     pub(crate) fn set_everything(&self, counter: u32) {
         let _rest = self.rest();
         self.everything.set(counter.into());
     }
 
-    /// Returns the counter of everything; it has no meaning while there are no hits of pages.
+    /// Returns the counter of all requests; meaningless before the first hit of a page.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "it is a counter, or means nothing")]
     pub(crate) fn everything(&self) -> u32 {
         self.everything.get() as u32
     }
 
-    /// Returns whether this is the counter of everything.
+    /// Returns whether this is the counter of all requests.
     #[inline]
     pub(crate) fn is_everything(&self, counter: u32) -> bool {
         self.everything.get() == u64::from(counter)
     }
 
-    /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and as many to that of everything.
+    /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and the same number to the counter of all
+    /// pages.
     #[inline(always)]
     pub(crate) fn add_page(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
         self.counts.slot(counter).0[side].of_page.add(weight);
     }
 
-    /// Adds hits of any bucket; returns whether it is time to [`take`](Self::take) the cells.
+    /// Adds hits of any bucket; returns whether to [`take`](Self::take) the cells.
     pub(crate) fn list(&self, counter: u32, start: Timestamp, count: u64) -> bool {
         let mut rest = self.rest();
         rest.closed.push(Closed { counter, start, count });
@@ -214,7 +215,7 @@ impl Stripe {
         rest.is_full()
     }
 
-    /// Adds one to bins at any instant; returns whether it is time to [take](Self::take_bins) them.
+    /// Adds one to bins at any instant; returns whether to [take](Self::take_bins) them.
     pub(crate) fn add_bins(&self, of: Together, at: Timestamp, distributions: &Precisions) -> bool {
         let rest = &mut *self.rest();
         if !self.bins.is_at(at) {
@@ -236,7 +237,7 @@ impl Stripe {
         self.bins.take(bins);
     }
 
-    /// Returns the hits of this thread, on so many counters.
+    /// Returns the hits of this thread on the counters below this number.
     pub(crate) fn hits(&self, counters: u32) -> StripeHits {
         let rest = self.rest();
         let mut hits = StripeHits {
@@ -263,8 +264,9 @@ impl Stripe {
         hits
     }
 
-    /// Takes all cells of so many counters, in exchange for the empty list that it is given. Counters are counted while the
-    /// thread cannot turn: it may have turned from the first hits of a new one, which nobody would look for again.
+    /// Swaps all cells with an empty list. `counters` returns the number of counters and is called under the lock, when the
+    /// thread cannot switch: otherwise, it might have switched away from the first hits of a new counter, and they would never
+    /// be found.
     pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: impl FnOnce() -> u32) {
         let rest = &mut *self.rest();
         let counters = counters();
@@ -288,7 +290,7 @@ impl Rest {
         self.closed.len() >= CLOSED
     }
 
-    /// Closes what is new on a side, by the counter of everything.
+    /// Closes the new counts of a side.
     fn see(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
         let start = self.starts[side];
         let mut of_pages = 0;

@@ -115,7 +115,7 @@ impl Reading {
     }
 }
 
-/// Returns the range that has the starts of these buckets.
+/// Returns the range from the first to the last start.
 fn range(starts: &[Timestamp]) -> Range<Timestamp> {
     let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
     range.unwrap_or(Timestamp::MIN..Timestamp::MIN)

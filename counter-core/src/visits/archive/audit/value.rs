@@ -3,7 +3,7 @@
 use crate::sketch::Sketch;
 use crate::visits::store::{Bins, count_of};
 
-/// Value that one store has of a bucket.
+/// The value of a bucket in one store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Count(u64),
@@ -12,7 +12,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Returns whether the other has something that this has not.
+    /// Returns whether the other value includes hits that this one does not.
     pub(super) fn lacks(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Count(this), Self::Count(other)) => this < other,
@@ -24,7 +24,7 @@ impl Value {
         }
     }
 
-    /// Returns the value of a bucket that has none, beside one that has this.
+    /// Returns the empty value of the same kind.
     pub(super) fn nothing(&self) -> Self {
         match self {
             Self::Count(_) => Self::Count(0),
@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// Returns what is told of it.
+    /// Returns the number that reports show.
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Count(count) => *count,

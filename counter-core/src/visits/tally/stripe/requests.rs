@@ -3,7 +3,7 @@
 use super::Stripe;
 use crate::visits::ledger::{Agent, Ignored, Requests, Skip};
 
-/// The fate of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Visitor,

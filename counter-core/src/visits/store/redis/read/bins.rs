@@ -14,10 +14,10 @@ use crate::visits::store::reading::{BinReading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
-/// The number of distributions that are read at once: each has some hundred bytes, and 10 KB at most.
+/// The number of distributions per call: a few hundred bytes each, and at most 10 KB.
 const DISTRIBUTIONS: usize = 100;
 
-/// Reads the distributions of each bucket: one hash each.
+/// Reads the distributions: one hash per bucket.
 pub(crate) async fn bins(
     store: &RedisVisits,
     counters: &[CounterName],
@@ -71,13 +71,13 @@ async fn bins_of(
     Ok(readings)
 }
 
-/// Reads the field of a bin, in the only form in which it is written.
+/// Parses the field of a bin in its canonical form.
 fn bin(field: &str) -> Option<Bin> {
     let number: u16 = field.parse().ok()?;
     Bin::of_number(number).filter(|_| number.to_string() == field)
 }
 
-/// Reads the answer to HGETALL: the bins of one bucket.
+/// Reads the answer to HGETALL, the bins of one bucket.
 fn bins_in(key: &str, answer: Value) -> (Vec<(Bin, u64)>, Option<Unreadable>) {
     let (mut bins, mut junk) = (Vec::new(), Junk::default());
     for pair in answer.into_array().chunks(2) {

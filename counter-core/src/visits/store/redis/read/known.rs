@@ -13,9 +13,9 @@ use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 use crate::visits::store::redis::writers::MARK;
 
-/// The number of times that the list of counters is read on past foreign members, for one page.
+/// The maximum number of calls for one page of a list with foreign members.
 const ROUNDS: usize = 10;
-/// The number of members of that list that are read at once after foreign ones were met.
+/// The number of members per call after a foreign one was found.
 const MEMBERS: usize = 1000;
 
 pub(crate) async fn known(
@@ -104,7 +104,7 @@ async fn contained_of(
 /// The progress of the list of one precision.
 struct Names {
     precision: Precision,
-    /// The position from which to read on; `None` after the last member.
+    /// The position of the next member; `None` after the last one.
     next: Option<Vec<u8>>,
     found: usize,
 }

@@ -13,8 +13,7 @@ use crate::visits::store::reading::{Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
-/// Buckets of a counter are read one by one where they are less than this part of those that are kept; for
-/// more, it is cheaper to read all that there are.
+/// Buckets are read one by one if they are less than a quarter of the kept ones. For more buckets, it is cheaper to read all.
 const PART: u64 = 4;
 
 pub(crate) async fn samples(
@@ -42,7 +41,7 @@ async fn samples_of(
     if starts.as_ref().is_some_and(Vec::is_empty) {
         return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());
     }
-    // Texts that all the calls share.
+    // All calls share these texts.
     let fields = starts.iter().flatten().map(|start| Value::from(start.to_string())).collect::<Vec<_>>();
     let name = if few { "HMGET" } else { "HGETALL" };
     let keys: Vec<_> =
@@ -85,7 +84,7 @@ fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
     for pair in fields.chunks(2) {
         let [field, count] = pair else { continue };
-        // A field that HMGET would not find is no bucket here either, or a total would depend on its range.
+        // A field that HMGET would not find is ignored here as well. Otherwise, a total would depend on its range.
         match start(field).filter(|start| precision.bucket(*start).start == *start) {
             None => junk.add(field, "is not the start of a bucket"),
             Some(start) if !range.contains(&start) => {}
@@ -99,7 +98,7 @@ fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// Reads a start in the only form in which it is written, so that each bucket has one field.
+/// Parses a start in its canonical form, so that each bucket has one field.
 fn start(field: &Value) -> Option<Timestamp> {
     let unix = number(field).filter(|unix| *unix <= Timestamp::MAX.as_unix())?;
     let first = match field {

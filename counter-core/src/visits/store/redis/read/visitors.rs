@@ -15,7 +15,7 @@ use crate::visits::store::reading::Unreadable;
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::wrong_key;
 
-/// The number of sketches that are read at once: up to 800 KB an answer.
+/// The number of sketches per call: up to 800 KB per answer.
 const SKETCHES: usize = 64;
 
 pub(crate) async fn visitors(
@@ -36,7 +36,7 @@ pub(crate) async fn visitors(
     Ok(union)
 }
 
-/// Has the server count, so that a number comes back instead of up to 12 KB.
+/// Counts on the server, which returns a number instead of up to 12 KB.
 pub(crate) async fn visitor_counts(
     store: &RedisVisits,
     counters: &[CounterName],
@@ -61,7 +61,7 @@ async fn visitor_counts_of(
     };
     let keys: Vec<Vec<_>> =
         group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
-    // Without keys it is an error.
+    // PFCOUNT without keys is an error.
     let asked = keys.iter().filter(|keys| !keys.is_empty());
     let calls: Vec<_> = asked.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
     if calls.is_empty() {
@@ -70,7 +70,7 @@ async fn visitor_counts_of(
     // The keys of a shard are all on the same server.
     let mut answers = store.client.call_each(&names.total, calls).await?.into_iter();
     let read = |keys: &Vec<String>| {
-        // With several keys, the server does not say which one it is.
+        // With several keys, the error does not name the key.
         let Some(key) = keys.first() else { return Ok(0) };
         let count = match answers.next() {
             Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
@@ -136,8 +136,8 @@ pub(crate) async fn sketches(
     Ok((0..read).map(bucket).collect())
 }
 
-/// Returns how many sketches a shard has in each of these buckets: mostly none, which is one short answer for hundreds of
-/// them.
+/// Returns the number of sketches of a shard in each of these buckets. Most buckets have none, which is a short answer for
+/// hundreds of sketches.
 async fn existing(
     store: &RedisVisits,
     group: &Group<&CounterName>,
@@ -156,9 +156,9 @@ async fn existing(
     answers.into_iter().map(read).collect()
 }
 
-/// Reads sketches of one shard; those that are not there are empty.
+/// Reads sketches of one shard; missing ones are empty.
 async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Each<Sketch>, Error> {
-    // Not MGET, which reads a key of another type as a missing one.
+    // Not MGET, which treats a key of another type as missing.
     let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
     let values = store.client.call_each(&keys[0], calls).await?;
     let read = |(key, value): (&String, Result<Value, Error>)| {
