@@ -8,8 +8,7 @@ use rdkafka::ClientConfig;
 
 use super::consumer::KafkaConsumer;
 use super::error::BuildError;
-use super::record::Decision;
-use super::record::Record;
+use super::record::{Decision, Record};
 
 /// The settings of a [`KafkaConsumer`].
 #[derive(Clone)]

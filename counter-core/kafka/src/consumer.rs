@@ -11,10 +11,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
 use super::builder::Builder;
-use super::error::BuildError;
-use super::error::RunError;
-use super::record::Decision;
-use super::record::Record;
+use super::error::{BuildError, RunError};
+use super::record::{Decision, Record};
 use crate::client::Client;
 use crate::decider::Decider;
 use crate::error::is_out_of_range;

@@ -6,8 +6,7 @@ use rdkafka::Message;
 use rdkafka::message::BorrowedMessage;
 use tracing::error;
 
-use super::record::Decision;
-use super::record::Record;
+use super::record::{Decision, Record};
 use crate::keys::Keys;
 
 /// The closure of the application and its arguments.

@@ -4,8 +4,7 @@ use std::time::Duration;
 use counter_core::source::{Source, Sources};
 use tokio::time::{Instant, sleep};
 
-use super::builder::Builder;
-use super::builder::Start;
+use super::builder::{Builder, Start};
 use super::error::RunError;
 use crate::builder::{begun_name, source_name};
 use crate::client::Client;

@@ -5,8 +5,7 @@ use counter_core::Recorder;
 use counter_core::visitor::{Salt, SaltError, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
-use super::address::Address;
-use super::address::ForwardedAddress;
+use super::address::{Address, ForwardedAddress};
 use super::cookie::IssuedCookie;
 use super::forwarded::Forwarded;
 use super::head::RequestHead;

@@ -6,9 +6,7 @@ use counter_core::window::Dimensions;
 
 use crate::classify::Digest;
 use crate::closure::Closure;
-use crate::identity::Identity;
-use crate::identity::IdentityError;
-use crate::identity::RequestHead;
+use crate::identity::{Identity, IdentityError, RequestHead};
 
 /// The key that requests are limited by: requests with the same key share a limit.
 #[derive(Clone)]

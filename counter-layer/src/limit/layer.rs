@@ -5,10 +5,8 @@ use std::time::Duration;
 use counter_core::window::WindowCounters;
 use tower_layer::Layer;
 
-use super::fields::Policy;
-use super::fields::PolicyNameError;
-use super::gate::Gate;
-use super::gate::OnStoreError;
+use super::fields::{Policy, PolicyNameError};
+use super::gate::{Gate, OnStoreError};
 use super::key::LimitKey;
 use super::refusal::{EmptyRefusal, ProblemRefusal};
 use super::service::WindowLimit;

@@ -5,8 +5,7 @@ use counter_core::{Counter, Recorder};
 use http::Method;
 
 use crate::recent::Recent;
-use crate::rules::Match;
-use crate::rules::Rules;
+use crate::rules::{Match, Rules};
 
 /// A counter that a request feeds besides `hits`.
 #[derive(Clone, Copy, Debug)]
