@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 pub(crate) use backlog::{Backlog, Queues, Waiting};
 use cells::Cells;
-pub(crate) use cutter::Chunk;
 use cutter::Cutter;
+pub(crate) use cutter::{Chunk, sketch_work, visitor_bytes};
 pub(crate) use delivery::Account;
 use foldhash::{fast, quality};
 pub(crate) use group_commit::{CommitTicket, GroupCommit};
@@ -30,7 +30,6 @@ pub(crate) use journal::JournalEntry;
 use key::Key;
 
 use super::distribution::Bin;
-use super::store::VisitorCell;
 use crate::family::name::CounterName;
 use crate::sketch::{Register, Sketch};
 use crate::time::{Grid, Precisions, Timestamp};
@@ -230,27 +229,6 @@ impl Pending {
         }
         cutter.finish()
     }
-}
-
-impl VisitorCell {
-    /// Returns whether to send the registers as one dense value instead of one by one.
-    pub(crate) fn travels_dense(&self) -> bool {
-        travels_dense(&self.raised)
-    }
-}
-
-/// Single elements cost 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
-fn travels_dense(raised: &Sketch) -> bool {
-    raised.len() > 300
-}
-
-pub(crate) fn sketch_work(raised: &Sketch) -> usize {
-    if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
-}
-
-pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
-    let name = cell.counter.len() + 96;
-    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.len() }
 }
 
 fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {

@@ -1,7 +1,7 @@
 //! A cutter of all that waits into chunks.
 
 use super::key::Key;
-use super::{BINS, BYTES, sketch_work, visitor_bytes};
+use super::{BINS, BYTES};
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Grid, Precisions, Timestamp};
@@ -144,4 +144,27 @@ impl<'a> Cutter<'a> {
             self.cells.clear();
         }
     }
+}
+
+impl VisitorCell {
+    /// Returns whether to send the registers as one dense value instead of one by one.
+    pub(crate) fn travels_dense(&self) -> bool {
+        travels_dense(&self.raised)
+    }
+}
+
+/// Single elements cost 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
+fn travels_dense(raised: &Sketch) -> bool {
+    raised.len() > 300
+}
+
+/// Estimates the work of sending the registers of a sketch.
+pub(crate) fn sketch_work(raised: &Sketch) -> usize {
+    if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
+}
+
+/// Estimates the bytes of a cell of visitors in a batch.
+pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
+    let name = cell.counter.len() + 96;
+    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.len() }
 }
