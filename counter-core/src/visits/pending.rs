@@ -20,7 +20,9 @@ use std::sync::Arc;
 pub(crate) use backlog::{Backlog, Queues, Waiting};
 use cells::Cells;
 use cutter::Cutter;
-pub(crate) use cutter::{Chunk, sketch_work, visitor_bytes};
+#[cfg(feature = "dump")]
+pub(crate) use cutter::visitor_bytes;
+pub(crate) use cutter::{Chunk, sketch_work};
 pub(crate) use delivery::Account;
 use foldhash::{fast, quality};
 pub(crate) use group_commit::{CommitTicket, GroupCommit};
