@@ -55,6 +55,8 @@ pub(super) struct Reading {
     pub(super) done: Instant,
     /// The start of the first bucket that is followed.
     pub(super) oldest: Timestamp,
+    /// The end of the current bucket, which is the last one that was read.
+    pub(super) end: Timestamp,
     /// The time at which all that is followed was read, perhaps by a reading before this one.
     pub(super) all_read: Instant,
     /// The start of the first bucket that changes as a rule, and that was read just now.
@@ -138,7 +140,7 @@ async fn read(
         Some(before) => (before.all_read, Arc::clone(&before.all)),
         None => (done, Arc::clone(&open)),
     };
-    Ok(Arc::new(Reading { done, oldest, all_read, open_from, all, open }))
+    Ok(Arc::new(Reading { done, oldest, end, all_read, open_from, all, open }))
 }
 
 impl Reading {

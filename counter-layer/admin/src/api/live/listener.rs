@@ -111,7 +111,7 @@ impl Listener {
         if let Some(mark) = self.mark.take() {
             let since = mark.since(reading.oldest, counts()).unwrap_or(reading.oldest);
             for (series, unknown, _) in &mut all {
-                let starts = precision.starts(since..Timestamp::now());
+                let starts = precision.starts(since..reading.end);
                 series.samples = match unknown {
                     Some(unknown) => complete(&series.samples, starts, unknown),
                     None => Vec::new(),
