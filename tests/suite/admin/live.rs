@@ -28,7 +28,7 @@ use super::site::{Site, ask, request, send, site, site_without_redis};
 use crate::support::{precision, store};
 use crate::through::{Hand, Through};
 
-/// An answer that goes on.
+/// The events of one response.
 struct Events {
     body: Body,
     text: String,
@@ -56,7 +56,7 @@ impl Events {
         Self { body: response.into_body(), text: String::new() }
     }
 
-    /// The next event or comment; `None` when there are no more.
+    /// Returns the next event or comment, or `None` if the response ended.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -81,7 +81,7 @@ impl Events {
         }
     }
 
-    /// The next event of this name.
+    /// Returns the next event with this name, and skips the others.
     async fn next_of(&mut self, name: &str) -> Event {
         let next = async {
             loop {
@@ -112,7 +112,7 @@ async fn follow(mut site: Site) {
     assert_eq!(events.next_of("series").await.data, minute("b", &[(new, 3)]));
     site.record("a", new, 5).await;
     assert_eq!(events.next_of("series").await.data, minute("a", &[(new, 7)]));
-    // One that is new, and one that came late.
+    // A new counter, and a late hit.
     site.record("c", new, 1).await;
     assert_eq!(events.next_of("series").await.data, minute("c", &[(new, 1)]));
     site.record("b", old, 4).await;
@@ -120,18 +120,18 @@ async fn follow(mut site: Site) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_gets_what_there_is_and_then_what_changes() {
+async fn a_listener_gets_the_stored_samples_and_then_changes() {
     follow(site()).await;
 }
 
 #[tokio::test]
-async fn a_listener_gets_what_changes_in_redis() {
+async fn a_listener_gets_changes_from_redis() {
     let redis = RedisServer::start();
     follow(Site::open(store(&redis.url()).await)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_again_gets_what_may_have_changed() {
+async fn a_reconnecting_client_gets_all_samples_that_may_have_changed() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start;
     let (old, new) = (start.minus(600), start);
@@ -148,23 +148,25 @@ async fn who_comes_again_gets_what_may_have_changed() {
     drop(events);
     site.record("a", new, 5).await;
     let end = || precision(60).bucket(Timestamp::now()).end();
-    // A minute can begin before the store is read.
-    let earliest = end();
+    // If a minute begins before the store is read, the samples include it.
+    let earliest_end = end();
     let mut events = Events::listen(&site.router, question, Some(&id)).await;
     for (counter, count) in [("a", 7), ("b", 3)] {
         let series = events.next_of("series").await.data;
         let samples = series["samples"].as_array().expect("a list");
-        let starts = || samples.iter().map(|sample| sample["start"].as_u64());
-        let is_complete_until = |end| {
-            let expected = precision(60).starts(Timestamp::from_unix(marked)..end);
-            starts().eq(expected.map(|start| Some(start.as_unix())))
+        let starts: Vec<_> = samples.iter().filter_map(|sample| sample["start"].as_u64()).collect();
+        let until = |end| -> Vec<_> {
+            precision(60).starts(Timestamp::from_unix(marked)..end).map(Timestamp::as_unix).collect()
         };
         assert_eq!(series["counter"], counter);
-        assert!(is_complete_until(earliest) || is_complete_until(end()), "all since the mark: {series}");
+        assert!(
+            [until(earliest_end), until(end())].contains(&starts),
+            "not every minute since the mark: {series}"
+        );
         let counted: Vec<_> = samples.iter().filter(|sample| sample["count"] != 0).collect();
         assert_eq!(counted, [&json!({"start": new.as_unix(), "count": count})]);
     }
-    // What is before the mark is still followed.
+    // Buckets before the mark are still followed.
     site.record("a", old, 1).await;
     assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 2)]));
 }
@@ -172,19 +174,22 @@ async fn who_comes_again_gets_what_may_have_changed() {
 #[tokio::test(start_paused = true)]
 async fn a_reconnecting_client_gets_the_current_second() {
     let mut site = site();
-    let mut first = Events::listen(&site.router, "counter=a&precision=1", None).await;
+    let question = "counter=a&precision=1";
     site.record("a", Timestamp::now(), 1).await;
-    let id = first.next_of("series").await.id.expect("an id");
+    let mut events = Events::listen(&site.router, question, None).await;
+    let id = events.next_of("series").await.id.expect("a mark");
+    // Without a listener, the next one does not share a reading from before the second hit.
+    drop(events);
     let current = Timestamp::now();
     site.record("a", current, 1).await;
-    let mut second = Events::listen(&site.router, "counter=a&precision=1", Some(&id)).await;
-    let series = second.next_of("series").await.data;
+    let mut events = Events::listen(&site.router, question, Some(&id)).await;
+    let series = events.next_of("series").await.data;
     let mut samples = series["samples"].as_array().expect("a list").iter();
     assert!(samples.any(|sample| sample["start"] == current.as_unix()), "no sample at {current:?}: {series}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_that_is_none_of_ours_is_none() {
+async fn an_invalid_mark_is_ignored() {
     let mut site = site();
     let old = precision(60).bucket(Timestamp::now()).start.minus(600);
     site.record("a", old, 1).await;
@@ -195,7 +200,7 @@ async fn a_mark_that_is_none_of_ours_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_forgotten_counts_nothing_any_more() {
+async fn a_forgotten_counter_drops_to_zero() {
     let mut site = Site::with(MemoryStore::new(), Access::open().may_forget());
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     site.record("a", start, 1).await;
@@ -206,7 +211,7 @@ async fn what_was_forgotten_counts_nothing_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_comes_every_fifteen_seconds_and_the_status_every_five() {
+async fn heartbeats_come_every_fifteen_seconds_and_statuses_every_five() {
     let site = site();
     let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
     let begin = Instant::now();
@@ -220,7 +225,7 @@ async fn a_heartbeat_comes_every_fifteen_seconds_and_the_status_every_five() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_is_what_the_ledger_and_the_health_say() {
+async fn the_status_event_has_the_ledger_and_the_health() {
     let mut site = site();
     site.recorder().record(site.recorder().counter("a"), None);
     let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
@@ -234,7 +239,7 @@ async fn the_status_is_what_the_ledger_and_the_health_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_listeners_than_there_are_places_are_refused_until_one_leaves() {
+async fn listeners_over_the_limit_are_refused_until_one_disconnects() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let few = Options::new().listeners(2).live_until(pending());
     let few = counter_admin::router_with(counters.stats(), Access::open(), few);
@@ -258,7 +263,7 @@ async fn more_listeners_than_there_are_places_are_refused_until_one_leaves() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_followed_is_named() {
+async fn a_request_that_cannot_be_followed_gets_the_reason() {
     let site = site();
     let long = format!("live?precision=60&{}", "counter=a&".repeat(101));
     for (path, parameter) in [
@@ -277,7 +282,7 @@ async fn what_cannot_be_followed_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_counter_may_be_called_like_a_script() {
+async fn a_counter_name_may_look_like_a_script() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start;
     let name = "</script><script>alert('x')</script>\u{2028}data: x";
@@ -288,7 +293,7 @@ async fn a_counter_may_be_called_like_a_script() {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_is_told_and_the_next_one_follows() {
+async fn a_failed_read_is_reported_and_the_next_one_succeeds() {
     let (mut redis, mut site) = site_without_redis().await;
     let start = precision(60).bucket(Timestamp::now()).start;
     let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
@@ -306,7 +311,7 @@ async fn a_read_that_fails_is_told_and_the_next_one_follows() {
 }
 
 #[tokio::test]
-async fn a_listener_costs_the_store_a_read_a_second_and_one_who_left_none() {
+async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
     let redis = RedisServer::start();
     let mut site = Site::open(store(&redis.url()).await);
     for counter in ["a", "b", "c"] {
@@ -327,7 +332,7 @@ async fn a_listener_costs_the_store_a_read_a_second_and_one_who_left_none() {
     });
     futures_join(listen).await;
     let reads = redis.command_calls() - before;
-    // A read of three counters in each second, for all listeners together, one at the beginning, and what asking costs.
+    // One read of three counters per second for all listeners together, one at the start, and the commands that count them.
     let seconds = begin.elapsed().as_secs() + 1;
     assert!((3..=seconds * 3 + 4).contains(&reads), "{reads} in {seconds} s");
     drop(listeners);
@@ -336,11 +341,11 @@ async fn a_listener_costs_the_store_a_read_a_second_and_one_who_left_none() {
     assert!(redis.command_calls() - before <= 4, "somebody still reads");
 }
 
-/// Tells how often samples were read, and lets reads wait.
+/// Counts the reads of samples, and delays them.
 #[derive(Clone, Debug)]
 struct Watched {
     reads: Arc<AtomicU64>,
-    /// One for each read that may go on.
+    /// One permit for each read that may proceed.
     permits: Arc<Semaphore>,
 }
 
@@ -362,7 +367,7 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
     let mut site = Site::open(watched.clone());
     let start = precision(60).bucket(Timestamp::now()).start;
     site.record("a", start, 1).await;
-    // The same counters, however they are asked for.
+    // The same counters, requested in another order and twice.
     let questions = ["counter=a&counter=b&precision=60", "precision=60&counter=b&counter=a&counter=a"];
     let mut listeners = Vec::new();
     for number in 0..63 {
@@ -375,14 +380,14 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
     futures_join(listen).await;
     let reads = watched.hand.reads.load(Ordering::Relaxed);
     assert!((5..=12).contains(&reads), "{reads} reads in ten seconds");
-    // Others are read for by themselves.
+    // Another precision is read separately.
     let mut other = Events::listen(&site.router, "counter=a&precision=3600", None).await;
     other.next_of("series").await;
     assert_eq!(watched.hand.reads.load(Ordering::Relaxed), reads + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_stops_in_the_middle_of_a_read_holds_up_no_other() {
+async fn a_listener_that_stops_during_a_read_does_not_delay_others() {
     for leaves in [true, false] {
         let watched = watched(0);
         let mut site = Site::open(watched.clone());
@@ -410,7 +415,7 @@ async fn a_listener_that_stops_in_the_middle_of_a_read_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_long_retention_the_latest_buckets_are_followed() {
+async fn only_the_latest_buckets_of_a_long_retention_are_followed() {
     let long = Retention { precision: precision(1), samples: NonZeroU32::new(86_400).expect("not 0") };
     let kept = Precisions::new([long]).expect("a set");
     let mut counters = Counters::builder(MemoryStore::new()).precisions(kept).build().expect("a grid");
@@ -428,7 +433,7 @@ async fn of_a_long_retention_the_latest_buckets_are_followed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
+async fn an_unreadable_counter_is_reported_once_and_keeps_its_samples() {
     let redis = RedisServer::start();
     let mut site = Site::open(store(&redis.url()).await);
     let start = precision(60).bucket(Timestamp::now()).start;
@@ -437,7 +442,7 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
     assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
     redis.command(&["RENAME", "access:count:60:a", "kept"]);
     redis.command(&["SET", "access:count:60:a", "x"]);
-    // Between the two commands it is gone indeed.
+    // Between the two commands, the key does not exist.
     let named = async {
         loop {
             let series = events.next_of("series").await.data;
@@ -448,7 +453,7 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
     };
     let series = timeout(tests::LIMIT, named).await.expect("it is named");
     assert_eq!((&series["samples"], &series["unreadable"]["key"]), (&json!([]), &json!("access:count:60:a")));
-    // Others are followed all the same, and it is when it is there again.
+    // Other counters are still followed, and this one follows as soon as it is readable again.
     site.record("b", start, 3).await;
     assert_eq!(events.next_of("series").await.data, minute("b", &[(start, 3)]));
     redis.command(&["RENAME", "kept", "access:count:60:a"]);
@@ -456,13 +461,13 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
     assert_eq!((&series["counter"], series.get("unreadable")), (&json!("a"), None));
 }
 
-/// The router with the defaults, in which each answer ends soon.
+/// Returns a router with default options, whose responses end after five seconds.
 fn by_default(counters: &Counters) -> Router {
     Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_ends_after_five_seconds_and_says_when_to_come_again() {
+async fn a_response_ends_after_five_seconds_with_a_retry_delay() {
     let site = site();
     let router = by_default(&site.counters);
     let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
@@ -475,14 +480,14 @@ async fn an_answer_ends_after_five_seconds_and_says_when_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_again_misses_neither_what_is_late_nor_what_is_forgotten() {
+async fn a_reconnecting_client_misses_no_late_hits_and_no_forgotten_counters() {
     let mut site = Site::with(MemoryStore::new(), Access::open().may_forget());
     let router = by_default(&site.counters);
-    // As the chart of a browser has it.
+    // The state of a chart in a browser.
     let (mut has, mut id) = (BTreeMap::new(), None);
     let late = precision(60).bucket(Timestamp::now()).start.minus(1800);
     for round in 0..6_u32 {
-        // Between two answers.
+        // Between two responses.
         match round {
             4 => site.counters.stats().forget(&"a".parse().expect("a name")).await.expect("memory forgets"),
             _ => {
@@ -508,7 +513,7 @@ async fn who_comes_again_misses_neither_what_is_late_nor_what_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_gracefully_does_not_wait_long_for_who_listens() {
+async fn a_graceful_shutdown_does_not_wait_long_for_listeners() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -541,7 +546,7 @@ async fn futures_join(all: impl Iterator<Item = impl Future<Output = ()>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_events_end_when_they_are_told_to() {
+async fn the_events_end_with_live_until() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(stopped.await) });
@@ -559,7 +564,7 @@ async fn the_events_end_when_they_are_told_to() {
 }
 
 #[tokio::test]
-async fn only_who_has_access_may_listen() {
+async fn only_clients_with_access_may_listen() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));

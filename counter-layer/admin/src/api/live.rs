@@ -1,8 +1,8 @@
-//! Series while they grow, as server-sent events.
+//! Live series as server-sent events.
 //!
-//! Nothing runs for a listener but the body of its answer, which asks for a reading when it is polled and a
-//! second has gone by. So no store is read for clients that read slowly or have left, and it is read once
-//! for all that follow the same counters.
+//! A listener has no task: the body of its response requests a reading when it is polled, at most once a second. The
+//! store is therefore not read for clients that read slowly or have disconnected, and it is read once for all clients
+//! that follow the same counters.
 
 mod feed;
 mod listener;
@@ -33,28 +33,28 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::status::Standing;
 
-/// The statistics, their listeners' permits, and what these follow.
+/// The statistics, the permits of their listeners, and the feeds that these follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     stats: Stats,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     feeds: Arc<Feeds>,
     options: Options,
 }
 
-/// The length of an answer that nothing else ends. A server that stops gracefully waits for its answers, and
-/// tells nobody that it does; ten seconds are what containers are often given before they are killed.
-const LENGTH: Duration = Duration::from_secs(5);
-/// Samples that are remembered for one listener.
-const SAMPLES: u32 = 20_000;
+/// How long a response lasts without [`Options::live_until`]. A server that shuts down gracefully waits for its
+/// responses, which cannot detect the shutdown, and containers are often killed after ten seconds.
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(5);
+/// The maximum number of samples that one listener follows, over all its counters.
+const MAX_SAMPLES: u32 = 20_000;
 
-/// Proxies that collect an answer before they pass it on are asked not to.
+/// Disables response buffering in nginx and in proxies that adopted this header.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Live {
     pub(crate) fn new(stats: Stats, options: Options) -> Self {
-        let places = options.listeners.min(Semaphore::MAX_PERMITS);
-        Self { stats, places: Arc::new(Semaphore::new(places)), feeds: Arc::new(Feeds::new()), options }
+        let permits = options.listeners.min(Semaphore::MAX_PERMITS);
+        Self { stats, permits: Arc::new(Semaphore::new(permits)), feeds: Arc::new(Feeds::new()), options }
     }
 }
 
@@ -78,22 +78,22 @@ async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> R
     let (Counters(mut counters), KeptPrecision(kept), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
-    // What an archive keeps for longer never changes, and is not read every second.
+    // Only the live store changes; samples that only an archive has need no reading every second.
     let kept = Retention { precision: kept.precision, samples: kept.samples };
-    let most = NonZeroU32::new(SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
+    let most = NonZeroU32::new(MAX_SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
     let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };
-    let Ok(place) = Arc::clone(&live.places).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&live.permits).try_acquire_owned() else {
         return Err(Problem::too_many_listeners(live.options.listeners));
     };
     let feed = live.feeds.feed(&live.stats, counters, followed);
-    let listener = Listener::new(live.stats, feed, followed != kept, mark, place);
+    let listener = Listener::new(live.stats, feed, followed != kept, mark, permit);
     let events = stream::unfold(listener, async |mut listener| {
         let event = listener.next().await;
         Some((Ok::<_, Infallible>(event), listener))
     });
     let end = match live.options.live_until {
         Some(end) => Either::Left(end),
-        None => Either::Right(sleep(LENGTH)),
+        None => Either::Right(sleep(MAX_RESPONSE_TIME)),
     };
     let mut response = Sse::new(events.take_until(end)).into_response();
     response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));

@@ -1,7 +1,8 @@
-//! One reading of the store for all listeners that follow the same counters.
+//! Shares one reading of the store between all listeners that follow the same counters.
 //!
-//! The first of them that asks after a second has gone by begins it, and all that ask wait for the same
-//! future. Each of them drives it on: one that is dropped, or is not polled any more, holds up none.
+//! If the latest reading is more than a second old, the next listener starts a new one, and the other listeners wait
+//! for the same future. Because each listener polls that future, a listener that is dropped or stalls cannot delay
+//! the others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,12 +17,12 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 
-/// Between two readings of the buckets that change as a rule.
-pub(super) const READ: Duration = Duration::from_secs(1);
-/// Between two readings of all that is kept, where hits may arrive late or a counter be forgotten.
-const READ_ALL: Duration = Duration::from_secs(10);
-/// The seconds after its end in which a bucket still changes as a rule.
-const OPEN: u64 = 60;
+/// The interval between two readings of the open buckets.
+pub(super) const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between two readings of all buckets, to find late hits and forgotten counters.
+const READ_ALL_INTERVAL: Duration = Duration::from_secs(10);
+/// How many seconds after its end a bucket counts as open, because most late hits arrive within that time.
+const OPEN_SECONDS: u64 = 60;
 
 /// The feeds that have listeners.
 #[derive(Debug)]
@@ -42,24 +43,24 @@ pub(super) struct Feed {
     latest: Mutex<Option<Latest>>,
 }
 
-/// A reading that is made or was made.
+/// The most recent reading, finished or not.
 struct Latest {
-    begun: Instant,
+    started: Instant,
     reading: Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>>,
 }
 
 /// The samples of the counters of a feed at one time.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// The time at which the store had answered.
+    /// When the store replied.
     pub(super) done: Instant,
     /// The start of the first bucket that is followed.
     pub(super) oldest: Timestamp,
-    /// The end of the current bucket, which is the last one that was read.
+    /// The end of the current bucket, up to which the store was read.
     pub(super) end: Timestamp,
-    /// The time at which all that is followed was read, perhaps by a reading before this one.
+    /// When all buckets were read, by this reading or an earlier one.
     pub(super) all_read: Instant,
-    /// The start of the first bucket that changes as a rule, and that was read just now.
+    /// The start of the first open bucket. This reading covers the open buckets.
     pub(super) open_from: Timestamp,
     all: Part,
     open: Part,
@@ -73,7 +74,7 @@ impl Feeds {
         Self(Mutex::default())
     }
 
-    /// The feed of these counters, with as many buckets of each as are kept here.
+    /// Returns the feed of these counters, which covers the retention `kept`.
     pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed> {
         let followed = Followed { counters: counters.into(), precision: kept.precision };
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,32 +98,32 @@ impl Feed {
         self.followed.precision
     }
 
-    /// The latest reading, less than a second old, whichever listener began it.
+    /// Returns a reading that is less than a second old. It may have been started by another listener.
     pub(super) async fn latest(&self) -> Result<Arc<Reading>, Arc<Error>> {
-        let reading = self.begun(Instant::now());
+        let reading = self.start_or_join(Instant::now());
         reading.await
     }
 
-    /// The reading of this moment, which may have just begun.
-    fn begun(&self, now: Instant) -> Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>> {
+    /// Returns the latest reading, and starts a new one if that is too old.
+    fn start_or_join(&self, now: Instant) -> Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match &*latest {
-            Some(Latest { begun, reading }) => match reading.peek() {
-                Some(Ok(before)) if before.done + READ <= now => Some(Arc::clone(before)),
-                Some(Err(_)) if *begun + READ <= now => None,
+            Some(Latest { started, reading }) => match reading.peek() {
+                Some(Ok(before)) if before.done + READ_INTERVAL <= now => Some(Arc::clone(before)),
+                Some(Err(_)) if *started + READ_INTERVAL <= now => None,
                 _ => return reading.clone(),
             },
             None => None,
         };
-        let all = before.filter(|before| now < before.all_read + READ_ALL);
+        let all = before.filter(|before| now < before.all_read + READ_ALL_INTERVAL);
         let read = read(self.stats.clone(), self.followed.clone(), self.kept, all);
         let reading = read.boxed().shared();
-        *latest = Some(Latest { begun: now, reading: reading.clone() });
+        *latest = Some(Latest { started: now, reading: reading.clone() });
         reading
     }
 }
 
-/// Reads what changes as a rule, or all where what was read of that is not there or too old.
+/// Reads the open buckets, or all buckets if `before` is `None`.
 async fn read(
     stats: Stats,
     followed: Followed,
@@ -132,7 +133,7 @@ async fn read(
     let Followed { counters, precision } = followed;
     let now = Timestamp::now();
     let (oldest, end) = (kept.oldest(now), precision.bucket(now).end());
-    let open_from = precision.bucket(now.minus(OPEN)).start.max(oldest);
+    let open_from = precision.bucket(now.minus(OPEN_SECONDS)).start.max(oldest);
     let from = if before.is_some() { open_from } else { oldest };
     let open: Part = Arc::new(stats.series_many(&counters, precision, from..end).await.map_err(Arc::new)?);
     let done = Instant::now();
@@ -144,12 +145,12 @@ async fn read(
 }
 
 impl Reading {
-    /// The samples of a counter from one of these starts on, or the reason why there are none.
-    pub(super) fn of(&self, place: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
+    /// Returns the samples of the counter at this index: of all buckets if `whole`, else of the open buckets.
+    pub(super) fn of(&self, index: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
         let nothing = Found { older: None, open: None, open_from: self.open_from };
-        let Some(open) = self.open.get(place) else { return Ok(nothing) };
+        let Some(open) = self.open.get(index) else { return Ok(nothing) };
         let open = Some(open.as_ref()?);
-        let older = match self.all.get(place).filter(|_| whole) {
+        let older = match self.all.get(index).filter(|_| whole) {
             Some(all) => Some(all.as_ref()?),
             None => None,
         };
@@ -157,7 +158,7 @@ impl Reading {
     }
 }
 
-/// The samples of one counter: the open buckets from one reading, and those before from another.
+/// The samples of one counter. Open buckets and older buckets may come from different readings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     older: Option<&'a Series>,
@@ -173,7 +174,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The starts of buckets that cannot be read.
+    /// Returns the starts of the buckets that cannot be read.
     pub(super) fn unknown(self) -> impl Iterator<Item = Timestamp> {
         self.parts().flat_map(|(series, range)| {
             let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets).copied();
@@ -181,7 +182,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The part of it that cannot be read.
+    /// Returns the unreadable part, if there is one.
     pub(super) fn unreadable(self) -> Option<&'a Unreadable> {
         self.parts().find_map(|(series, _)| series.unreadable.as_ref())
     }

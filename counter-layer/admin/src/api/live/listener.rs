@@ -9,51 +9,51 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{Feed, READ, Reading};
+use super::feed::{Feed, READ_INTERVAL, Reading};
 use crate::api::mark::{Counts, Mark};
 use crate::api::response::{Sample, Series};
 use crate::problem::Problem;
 use crate::status::Standing;
 
-/// A client that follows a feed, with what it was sent and when the next event is due.
+/// A client that follows a feed: the state that was sent to it, and when its next events are due.
 pub(super) struct Listener {
     stats: Stats,
     feed: Arc<Feed>,
-    /// The state of each counter of the feed that was sent.
+    /// The state last sent for each counter of the feed.
     sent: Vec<Sent>,
-    /// Less is followed than is kept.
+    /// Whether the feed covers less than the retention.
     is_cut: bool,
-    /// The state that an earlier connection has left the client in.
+    /// The mark that the client received on its previous connection.
     mark: Option<Mark>,
-    read: Instant,
-    /// The reading of all samples that was sent last.
+    next_read: Instant,
+    /// When the samples that were last sent in full had been read.
     all_read: Option<Instant>,
-    status: Instant,
-    heartbeat: Instant,
-    waiting: VecDeque<Event>,
-    _place: OwnedSemaphorePermit,
+    next_status: Instant,
+    next_heartbeat: Instant,
+    queue: VecDeque<Event>,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// The state of a counter that a listener was sent.
+/// The state of a counter as the client has it.
 #[derive(Debug, Default)]
 struct Sent {
     counts: Counts,
     unreadable: Option<Unreadable>,
 }
 
-const STATUS: Duration = Duration::from_secs(5);
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The pause after which clients are asked to come again.
-const RETRY: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// How long clients should wait before they reconnect.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Listener {
-    /// Creates a listener to this feed; a mark tells which samples its client has already.
+    /// Creates a listener to this feed. If there is a mark, the client already has the samples before it.
     pub(super) fn new(
         stats: Stats,
         feed: Arc<Feed>,
         is_cut: bool,
         mark: Option<Mark>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -62,44 +62,44 @@ impl Listener {
             feed,
             is_cut,
             mark,
-            read: now,
+            next_read: now,
             all_read: None,
-            status: now,
-            heartbeat: now + HEARTBEAT,
-            waiting: VecDeque::from([Event::default().retry(RETRY)]),
-            _place: place,
+            next_status: now,
+            next_heartbeat: now + HEARTBEAT_INTERVAL,
+            queue: VecDeque::from([Event::default().retry(RETRY_DELAY)]),
+            _permit: permit,
         }
     }
 
     pub(super) async fn next(&mut self) -> Event {
         loop {
-            if let Some(event) = self.waiting.pop_front() {
+            if let Some(event) = self.queue.pop_front() {
                 return event;
             }
-            sleep_until(self.read.min(self.status).min(self.heartbeat)).await;
+            sleep_until(self.next_read.min(self.next_status).min(self.next_heartbeat)).await;
             let now = Instant::now();
-            if self.heartbeat <= now {
-                self.heartbeat = now + HEARTBEAT;
+            if self.next_heartbeat <= now {
+                self.next_heartbeat = now + HEARTBEAT_INTERVAL;
                 return Event::default().comment("alive");
             }
-            if self.read <= now {
-                self.read = self.look().await;
+            if self.next_read <= now {
+                self.next_read = self.poll_feed().await;
             } else {
-                self.status = now + STATUS;
+                self.next_status = now + STATUS_INTERVAL;
                 let (ledger, health) = (self.stats.ledger().into(), self.stats.health().into());
                 return event("status", &Standing { ledger, health });
             }
         }
     }
 
-    /// Lets wait what is new to the listener, and tells when to look again.
-    async fn look(&mut self) -> Instant {
+    /// Queues an event for each counter that changed, and returns when to poll the feed again.
+    async fn poll_feed(&mut self) -> Instant {
         let reading = match self.feed.latest().await {
             Ok(reading) => reading,
             Err(error) => {
                 let problem = Problem::without_the_store(&error, &self.stats);
-                self.waiting.push_back(event("trouble", problem.details()));
-                return Instant::now() + READ;
+                self.queue.push_back(event("trouble", problem.details()));
+                return Instant::now() + READ_INTERVAL;
             }
         };
         let whole = self.all_read != Some(reading.all_read);
@@ -107,7 +107,7 @@ impl Listener {
         let precision = self.feed.precision();
         let mut all = self.changed(&reading, whole);
         let counts = || self.sent.iter().map(|sent| &sent.counts);
-        // After an error the first read is still to come.
+        // Not consumed by a read that failed, so the next one applies it.
         if let Some(mark) = self.mark.take() {
             let since = mark.since(reading.oldest, counts()).unwrap_or(reading.oldest);
             for (series, unknown, _) in &mut all {
@@ -120,17 +120,18 @@ impl Listener {
         }
         let news = all.iter().filter(|(series, _, is_new)| *is_new || !series.samples.is_empty());
         let mut events: Vec<_> = news.map(|(series, ..)| event("series", series)).collect();
-        // The mark is on the last one: a client that missed some of them begins before all of them again.
+        // Only the last event carries the mark: a client that missed some of the events gets all of them again.
         if let Some(last) = events.pop() {
             let mark = Mark::new(reading.oldest, reading.open_from, counts());
             events.push(last.id(mark.to_string()));
         }
-        self.waiting.extend(events);
-        // All listeners of a feed look at the same time.
-        reading.done + READ
+        self.queue.extend(events);
+        // All listeners poll a feed at the same time, so that they share the reading.
+        reading.done + READ_INTERVAL
     }
 
-    /// Returns the changes of each counter, with the starts that are unknown, and whether what is unreadable has changed.
+    /// Returns the changed samples of each counter, the starts of the buckets that cannot be read (`None` if the counter
+    /// cannot be read at all), and whether its unreadable part changed.
     fn changed(
         &mut self,
         reading: &Reading,
@@ -139,12 +140,12 @@ impl Listener {
         let from = if whole { reading.oldest } else { reading.open_from };
         let cut = self.is_cut.then(|| reading.oldest.as_unix());
         let mut all = Vec::with_capacity(self.sent.len());
-        for (place, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
+        for (index, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
             sent.counts = sent.counts.split_off(&reading.oldest);
             let before = sent.unreadable.clone();
-            let (samples, unknown) = match reading.of(place, whole) {
+            let (samples, unknown) = match reading.of(index, whole) {
                 Ok(found) => {
-                    // The open buckets do not tell of the others.
+                    // A reading of the open buckets says nothing about the others.
                     if whole {
                         sent.unreadable = found.unreadable().cloned();
                     }
@@ -169,8 +170,8 @@ impl Listener {
     }
 }
 
-/// Returns the samples that differ from `from` on between `sent` and `read`, and brings `sent` up to date. A
-/// sample that is not known stays as it was.
+/// Returns the samples at or after `from` that differ between `sent` and `read`, and updates `sent`. Samples in `unknown`
+/// keep their count.
 fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<Timestamp>) -> Vec<Sample> {
     let mut before = sent.split_off(&from);
     let mut changed: Vec<_> = Vec::new();
@@ -188,8 +189,8 @@ fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<
     changed
 }
 
-/// Returns all of these buckets, with the counts that they have in `samples`. A client that comes again may have
-/// counts that are gone by now.
+/// Returns a sample for each of these buckets, with the count from `samples` or zero. A client that reconnects may have
+/// counts that were removed since then, so zeros have to be sent as well.
 fn complete(
     samples: &[Sample],
     starts: impl Iterator<Item = Timestamp>,
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_new_or_changed_or_gone() {
+    fn changes_are_new_changed_and_removed_samples() {
         let map = |pairs: &[(u64, u64)]| -> Counts {
             pairs.iter().map(|&(start, count)| (Timestamp::from_unix(start), count)).collect()
         };
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_any_more_is_not_gone() {
+    fn a_sample_that_cannot_be_read_keeps_its_count() {
         let unix = Timestamp::from_unix;
         let mut sent = Counts::from([(unix(1), 5), (unix(2), 6)]);
         let changed = changes(&mut sent, unix(0), Counts::from([(unix(1), 7)]), &BTreeSet::from([unix(2)]));
