@@ -1,8 +1,8 @@
-//! Documents: small contents, one for each name, which are replaced only by who has seen them.
+//! Small documents, stored by name, which are replaced via compare-and-swap.
 //!
-//! What few processes change now and then, and all have to agree on, is kept here and not in the process: the state of
-//! alerts, and notes. A writer reads a document, and replaces it if it still has the version that was read; of several
-//! that do so at once, one succeeds.
+//! Used for shared state that changes rarely, but must be consistent across processes: the alert state and
+//! notes. To change a document, a process reads it and then replaces it, if the version has not changed. With
+//! concurrent writers, only a single replacement succeeds.
 //!
 //! ```
 //! use counter_core::MemoryStore;

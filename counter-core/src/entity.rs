@@ -1,4 +1,4 @@
-//! Counts of entities such as posts: a database has the truth, and a cache keeps copies.
+//! Counts of entities like posts, stored in a database and cached.
 
 mod id;
 mod kind;

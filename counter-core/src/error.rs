@@ -5,79 +5,81 @@ use std::sync::Arc;
 use crate::log::unwind::Panicked;
 use crate::time::{Precision, Timestamp};
 
-/// An error of writing to a store, or of reading from it.
+/// An error returned when writing to a store, or reading from it.
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kind of an [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store cannot be reached or did not answer in time; what was sent may have been done.
+    /// The store can't be reached, or did not respond in time. The request may or may not have been executed.
     Unavailable,
-    /// The files of the [spool](crate::guide::spool) cannot be read or written. The store is not involved.
+    /// The [spool](crate::guide::spool) files can't be read or written. This error is not related to the
+    /// store.
     SpoolFailed,
-    /// The store answered that it refuses.
+    /// The store rejected the request.
     Refused,
-    /// The store did not confirm an increment, which it may have counted: repeating it may count it twice.
+    /// The store did not confirm an increment. It may or may not have been counted, so a retry could count it
+    /// again.
     Unconfirmed,
-    /// The window is over and no longer kept, or too far in the future, by the store's clock: nothing was
+    /// According to the store clock, the window has expired or is too far in the future. The hit has not been
     /// counted.
     WindowClosed {
-        /// The time of the store's clock.
+        /// The store clock.
         now: Timestamp,
     },
-    /// The store holds something under this key that does not belong there.
+    /// The store contains unexpected data for this key.
     Malformed {
         /// The key.
         key: String,
     },
-    /// The precision is not among those that are kept.
+    /// The precision is not retained.
     UnknownPrecision {
-        /// The precision asked for.
+        /// The requested precision.
         asked: Precision,
-        /// List of the precisions that are kept, as text.
+        /// The available precisions, as a comma-separated list.
         kept: String,
     },
-    /// The range ends at its start, or before it.
+    /// The range is empty, or ends before it starts.
     EmptyRange,
-    /// The read touches more buckets than one read may.
+    /// The query covers too many buckets.
     TooManyBuckets {
-        /// Number of buckets asked for.
+        /// The requested number of buckets.
         asked: u64,
-        /// Largest number of buckets allowed.
+        /// The maximum number of buckets.
         most: u64,
     },
-    /// The read looks at more counters than one read may.
+    /// The query covers too many counters.
     TooManyCounters {
-        /// Largest number of counters allowed.
+        /// The maximum number of counters.
         most: u64,
     },
-    /// The call touches more items than one call may.
+    /// The call covers too many items.
     TooManyItems {
-        /// Largest number of items allowed.
+        /// The maximum number of items.
         most: u64,
     },
-    /// The store has as many notes as it may have.
+    /// The store already contains the maximum number of notes.
     TooManyNotes {
-        /// Largest number of notes allowed.
+        /// The maximum number of notes.
         max: usize,
     },
-    /// The item is longer than an item may be.
+    /// The item is too long.
     ItemTooLong {
-        /// Length of the item, in bytes.
+        /// The item length in bytes.
         bytes: usize,
-        /// Largest length allowed, in bytes.
+        /// The maximum length in bytes.
         most: usize,
     },
-    /// Code that was called panicked: a store, a log subscriber, or a metrics recorder.
+    /// A store, a log subscriber or a metrics recorder panicked.
     Panicked,
-    /// The deadline of a shutdown passed with hits that the store has not acknowledged.
+    /// The shutdown deadline has passed, but the store has not acknowledged all hits.
     Unflushed {
-        /// Number of hits, including those that the store had acknowledged and lost again.
+        /// The number of hits, including hits that the store acknowledged but then lost.
         hits: u64,
     },
 }
@@ -89,7 +91,7 @@ impl Error {
         Self { kind, source: None }
     }
 
-    /// Adds the cause of the error, as its source.
+    /// Adds the source of the error.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));

@@ -1,5 +1,5 @@
-//! Parts that all families of counters share: names, shards and writers, boxed futures, handles on stores, lines of
-//! dumps, and metrics of operations.
+//! Shared by all counter families: names, shards, writers, boxed futures, store handles, dump lines, and
+//! metrics for operations.
 
 pub(crate) mod name;
 pub(crate) mod writer;

@@ -2,26 +2,27 @@
 //!
 //! # Which counter
 //!
-//! | what is counted | choose | what waits for the store | read on |
+//! | to count | choose | calls to the store | read on |
 //! |---|---|---|---|
-//! | visits of pages by time, and their unique visitors | [`Recorder`](crate::Recorder), or `AccessCounterLayer` of `counter-layer` | nothing | [the crate](crate) |
-//! | distinct items: voters, readers, networks | [`SetUniqueCounter`](crate::unique::SetUniqueCounter), [`HllUniqueCounter`](crate::unique::HllUniqueCounter), [`AdaptiveUniqueCounter`](crate::unique::AdaptiveUniqueCounter) | every call | [`unique`] |
-//! | up to so many in a minute, in a day, once | [`WindowCounters`](crate::window::WindowCounters), or `WindowLimitLayer` of `counter-layer` | every call | [`window`] |
-//! | likes, followers, views of any number of posts | `Entities`: the database has the truth, the store has copies | every write, but for the views that `WriteBehind` folds | `entity`, with the feature of that name |
+//! | page visits over time, and unique visitors | [`Recorder`](crate::Recorder), or `AccessCounterLayer` from `counter-layer` | none; a batch is sent in the background | [the crate](crate) |
+//! | distinct items, e.g. voters, readers, networks | [`SetUniqueCounter`](crate::unique::SetUniqueCounter), [`HllUniqueCounter`](crate::unique::HllUniqueCounter), [`AdaptiveUniqueCounter`](crate::unique::AdaptiveUniqueCounter) | one per operation | [`unique`] |
+//! | up to a limit, e.g. per minute, per day, or only once | [`WindowCounters`](crate::window::WindowCounters), or `WindowLimitLayer` from `counter-layer` | one per operation | [`window`] |
+//! | likes, followers or views of any number of posts | `Entities`: the database is authoritative, the store is a cache | one per write, except for views that are folded by `WriteBehind` | `entity`, with the feature of the same name |
 //!
-//! All of them can share one store.
+//! All of these can share the same store.
 //!
 //! # How to run it
 //!
-//! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
-//! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
-//! - [`scale`]: how much memory and time a Redis needs.
+//! - `redis`: permissions, eviction, TLS, Sentinel and clusters, and the symptoms of failures.
+//! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval to use,
+//!   the schema.
+//! - [`scale`]: memory and time needed by Redis.
 //! - [`sources`]: counting from logs and topics.
-//! - [`distributions`]: how long requests took, how large the responses were, and how they ended.
-//! - The guide of `counter-alert`: rules, what is promised of their messages, and reports.
-//! - `dump`, with the feature of that name: everything of one store in a file, and from it in another store.
-//! - `archive`, with the feature of that name: hours and days for years, and audits.
-//! - `spool`, with the feature of that name: a directory in which what waits survives the process.
+//! - [`distributions`]: response times, response sizes and statuses.
+//! - The guide of `counter-alert`: rules, delivery guarantees and reports.
+//! - `dump`, with the feature of the same name: backups, and how to move to another store.
+//! - `archive`, with the feature of the same name: hours and days for years, and audits.
+//! - `spool`, with the feature of the same name: a directory in which pending hits survive the process.
 
 #[cfg(feature = "redis")]
 pub mod redis;

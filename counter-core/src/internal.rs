@@ -1,4 +1,5 @@
-//! Parts that the other packages of the workspace use, which pin the exact version. They are not part of the API.
+//! Shared with other packages in this workspace, which pin the exact version. This is not part of the public
+//! API.
 
 pub use crate::document::change::change_document;
 pub use crate::family::passes::{Passes, until};

@@ -1,14 +1,15 @@
 //! Exact access counters in time buckets, in Redis or in the process.
 //!
-//! A web service wants to know how often each page was visited, in every second, minute and day, and by how
-//! many different visitors, over all its instances. Incrementing a key in Redis for every request makes each
-//! request wait for the network, and a retried increment counts twice.
+//! For a web service, you might want to see how often a page was visited in a given second, minute or day,
+//! and by how many different visitors, even if the service runs on many instances. If you increment a key in
+//! Redis during the request, the request has to wait for the network, and a retried increment might count the
+//! request a second time.
 //!
-//! With this crate, a request only adds to a number in memory. A [`Recorder`] folds hits by counter and
-//! second, and a [`Flusher`] sends them once a second as a [`Batch`](visits::Batch) that carries a fence, so
-//! that the store applies each batch exactly once, however often it is sent. [`Stats`] reads series and
-//! unique visitors back, and a [`Cleaner`] removes what has left retention. [`Counters`] puts the four
-//! together:
+//! With this crate, a request just adds to a number in memory. A [`Recorder`] folds the hits by counter and
+//! second, and a [`Flusher`] sends them to the store, once a second, as a [`Batch`](visits::Batch). The batch
+//! carries a fence, so the store will apply this batch exactly once, even if it is sent more than once. Use
+//! [`Stats`] to read series and unique visitors, and a [`Cleaner`] to remove samples that have left
+//! retention. [`Counters`] combines all of this:
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -31,100 +32,101 @@
 //! # }
 //! ```
 //!
-//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and [spawn](Counters::spawn) the
-//! counters beside the web server. `counter-layer` is the Tower layer that records the requests of a web service;
-//! `counter-alert` has alerts, reports, forecasts and notes.
+//! To run this on a server, use a [`RedisStore`] instead of the [`MemoryStore`], and [spawn](Counters::spawn)
+//! the counters next to the web server. The package `counter-layer` provides a Tower layer that records the
+//! requests of a web service. For alerts, reports, forecasts and notes, see `counter-alert`.
 //!
 //! # Which counter
 //!
-//! Visits are counted in memory and read back later. Three other families of counters ask the store on every
-//! call, and return its answer:
+//! Visits are counted in memory and can be read later. The other counter families call the store for every
+//! operation and return the reply:
 //!
-//! - [unique counters](guide::unique) count different items, exactly or by a HyperLogLog, and tell whether an
-//!   item is new;
-//! - [window counters](guide::window) count for limits and quotas, where the count decides something;
-//! - [entity counters](guide::entity) count the likes, followers or views of any number of posts, in a
-//!   database with a cache.
+//! - [unique counters](guide::unique) count distinct items, either exactly or with a HyperLogLog, and return
+//!   whether an item is new;
+//! - [window counters](guide::window) count for limits and quotas, i.e. if the count is needed to make a
+//!   decision;
+//! - [entity counters](guide::entity) count e.g. the likes, followers or views of posts, in a database with a
+//!   cache.
 //!
-//! The [guides](guide) say which to choose, and how to run them on Redis.
+//! The [guides](guide) will help you to choose, and explain how to run the counters on Redis.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - A recorded hit is in exactly one batch, and a batch is applied exactly once: through lost replies,
-//!   broken connections, restarts of Redis and cancelled futures.
-//! - The [`Ledger`] accounts for every hit at every moment: applied, pending, expired or dropped.
-//! - Memory is bounded in all circumstances: the number of counters by [`Builder::max_counters`], and what
-//!   waits for the store by the retention of the precisions.
-//! - Nothing is spawned unless [`Counters::spawn`] asks for it, and nothing is global: [`Counters::run`] is a
-//!   future for the application to poll.
+//! - A recorded hit is part of exactly one batch, and this batch is applied exactly once, even if replies are
+//!   lost, connections break, Redis restarts or futures are cancelled.
+//! - The [`Ledger`] always accounts for all hits: applied, pending, expired or dropped.
+//! - Memory is always bounded: the number of counters by [`Builder::max_counters`], and the hits that wait
+//!   for the store by the retention of the precisions.
+//! - The crate does not use global state, and only spawns a task if you call [`Counters::spawn`]. If you
+//!   would rather poll a future in your application, use [`Counters::run`] instead.
 //!
-//! Hits that a process has not flushed when it is killed are lost: by default those of the last second, and all that
-//! wait during an outage of the store. With the feature `spool`, they are those of the last 100 ms, whatever the store
-//! does: see [the guide](guide::spool).
+//! If the process is killed, hits that have not been flushed will be lost. By default, these are the hits of
+//! about a second, or, during an outage of the store, all pending hits. With the feature `spool`, only the
+//! hits of about 100 ms can be lost, even during an outage: see [the guide](guide::spool).
 //!
 //! # Modules
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
+//! | [`visits`] | page visits over time, with unique visitors; the main types are re-exported here |
 //! | [`source`] | visits from files, topics and other logs that can be read again |
-//! | [`dump`] | everything that a store of visits has as lines of JSON, and back into any store |
-//! | [`unique`] | counters of different items |
-//! | [`window`] | counters of windows, for limits and quotas |
+//! | [`dump`] | exports all visits of a store as lines of JSON, to be restored into any store |
+//! | [`unique`] | counters of distinct items |
+//! | [`window`] | counters per time window, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
-//! | [`document`] | small contents that are replaced only by who has seen them |
-//! | [`stores`] | the stores, and the settings of the one in Redis |
-//! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
+//! | [`document`] | small documents, replaced by compare-and-swap |
+//! | [`stores`] | the stores, and the settings of the Redis store |
+//! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and keys; HyperLogLog |
 //! | [`guide`] | guides: which counter to choose, and how to run it |
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `redis` (default) | [`RedisStore`], on the client `fred` |
+//! | `redis` (default) | [`RedisStore`], based on the client `fred` |
 //! | `unique` | the module [`unique`] |
 //! | `window` | the module [`window`] |
 //! | `entity` | the module [`entity`](mod@entity), without a database |
-//! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
+//! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`], `entity`, and a database for entities |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
-//! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
-//! | `metrics` | metrics through the `metrics` facade: see below |
+//! | `spool` | [`Builder::spool`]: pending hits are also written to disk, so that they survive the process |
+//! | `metrics` | metrics via the `metrics` facade: see below |
 //! | `rustls`, `native-tls` | `rediss://` addresses |
 //! | `unix-sockets` | `redis+unix://` addresses |
 //! | `own-client` | [`RedisStore`] on your own `fred` client or configuration |
-//! | `sentinel-auth` | passwords for Sentinels, in a configuration of `fred`; includes `own-client` |
-//! | `credential-provider` | passwords that `fred` asks for at each connection; includes `own-client` |
+//! | `sentinel-auth` | passwords for Sentinels, in a `fred` configuration; includes `own-client` |
+//! | `credential-provider` | passwords that `fred` requests for each connection; includes `own-client` |
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, every flush exports the [`Ledger`] and the [`Health`]:
+//! With the feature `metrics`, the [`Ledger`] and the [`Health`] are exported by every flush:
 //!
 //! | metric | labels | value |
 //! |---|---|---|
-//! | `access_counter_requests_total` | `decision` | requests by what was decided about them; the sum is `observed` |
-//! | `access_counter_hits_total` | `state` | hits by their state; the sum, plus the pending ones, is `recorded` |
-//! | `access_counter_bot_requests_total` | | recorded requests that were made by programs |
-//! | `access_counter_unidentified_requests_total` | | recorded requests of people that have no visitor |
+//! | `access_counter_requests_total` | `decision` | requests by decision; the sum is `observed` |
+//! | `access_counter_hits_total` | `state` | hits by state; the sum, plus the pending hits, is `recorded` |
+//! | `access_counter_bot_requests_total` | | recorded requests from bots |
+//! | `access_counter_unidentified_requests_total` | | recorded requests from people, without a visitor |
 //! | `access_counter_unconfirmed_requests_total` | | recorded requests whose response stopped waiting for the store |
-//! | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
-//! | `access_counter_recovered_hits_total` | | recorded hits of processes that ended, taken over from a [spool](guide::spool) |
+//! | `access_counter_overflow_hits_total` | | hits counted under `(other)` |
+//! | `access_counter_recovered_hits_total` | | recorded hits of ended processes, recovered from a [spool](guide::spool) |
 //! | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
 //! | `access_counter_pending_hits` | | hits that are not acknowledged yet |
 //! | `access_counter_pending_cells` | | counts and sketches in memory that wait for the store |
-//! | `access_counter_retained_bytes` | | acknowledged batches kept for a replay, in bytes |
+//! | `access_counter_retained_bytes` | | size of the acknowledged batches retained for a replay |
 //! | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
-//! | `access_counter_failing_seconds` | | time for which no flush has succeeded; 0 when the last one did |
-//! | `access_counter_stalled_seconds` | | time for which hits have waited and none were sent; 0 while they are sent |
-//! | `access_counter_clock_skew_seconds` | | seconds by which this clock is ahead of the store's; 0 where that is not known |
-//! | `access_counter_hints` | | signs of a setup that gives wrong numbers, which [`Health::hints`] names |
+//! | `access_counter_failing_seconds` | | time since flushes started to fail; 0 if the last flush succeeded |
+//! | `access_counter_stalled_seconds` | | time for which hits have been pending without being sent; 0 while they are sent |
+//! | `access_counter_clock_skew_seconds` | | seconds by which the local clock is ahead of the store clock; 0 if unknown |
+//! | `access_counter_hints` | | signs of a setup that gives wrong numbers: see [`Health::hints`] |
 //! | `access_counter_connections_total` | | connections made to servers |
-//! | `access_counter_spool_unwritten_hits` | | with a spool: hits that neither it nor the store has |
-//! | `access_counter_spool_bytes` | | with a spool: size of its file, in bytes |
-//! | `access_counter_spool_leftovers` | | with a spool: files of ended processes that are still to be sent |
-//! | `access_counter_spool_failing_seconds` | | with a spool: time for which it could not be written; 0 when the last write succeeded |
+//! | `access_counter_spool_unwritten_hits` | | with a spool: hits that are neither in the spool nor in the store |
+//! | `access_counter_spool_bytes` | | with a spool: file size |
+//! | `access_counter_spool_leftovers` | | with a spool: files of ended processes that still have to be sent |
+//! | `access_counter_spool_failing_seconds` | | with a spool: time since writes started to fail; 0 if the last write succeeded |
 //!
-//! Operations that ask the store on every call are exported as well. They belong to no [`Counters`], so the
-//! page `/metrics` of an admin router does not show them:
+//! Operations that call the store directly are exported too. Since they don't belong to a [`Counters`], they
+//! will not be shown on the `/metrics` page of an admin router:
 //!
 //! | metric | labels | value |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Logging of errors: with their causes, at most once a second for each cause, and through panics.
+//! Error logging: including the sources, limited to once per second and cause, and protected from panics.
 
 pub(crate) mod debug;
 pub(crate) mod unwind;

@@ -1,4 +1,5 @@
-//! The way to a Redis server: connections, clusters, scripts and transactions. It knows no family of counters.
+//! Access to Redis servers: connections, clusters, scripts and transactions. This module does not depend on
+//! the counter families.
 
 mod namespace;
 mod connection;

@@ -1,10 +1,10 @@
-//! HyperLogLog sketches that are bit for bit those of Redis.
+//! HyperLogLog sketches that are bit-for-bit compatible with Redis.
 //!
-//! A sketch estimates how many different visitors it has seen from 2^14 registers of 6 bits: the hash of a
-//! visitor selects a register and offers it a rank, and a register keeps the highest rank that it was offered
-//! (Flajolet et al., *HyperLogLog*, 2007; the estimator is Ertl's, *New cardinality estimation algorithms for
-//! HyperLogLog sketches*, 2017). Redis hashes with MurmurHash64A, and so does this module: what one of them
-//! wrote, the other can read, merge and count.
+//! A sketch estimates the number of distinct visitors using 2^14 registers of 6 bits: the visitor hash
+//! selects a register and a rank, and a register stores the maximum rank (Flajolet et al., *HyperLogLog*,
+//! 2007; we use the estimator from Ertl, *New cardinality estimation algorithms for HyperLogLog sketches*,
+//! 2017). Like Redis, this module uses MurmurHash64A, so that sketches written by Redis can be read, merged
+//! and counted here, and vice versa.
 
 mod encoding;
 mod estimate;
@@ -18,17 +18,16 @@ use std::cmp::Ordering::{Equal, Greater, Less};
 /// The number of registers in a sketch.
 pub(crate) const REGISTERS: usize = 1 << INDEX_BITS;
 
-/// The standard error of an estimate, as a fraction of it: 1.04 / √16384.
+/// The relative standard error of an estimate: 1.04 / √16384.
 pub const STANDARD_ERROR: f64 = 0.008_125;
 
 const INDEX_BITS: u32 = 14;
-/// A rank is at most the number of hash bits that the index leaves, plus one.
+/// The maximum rank: the number of hash bits not used by the index, plus one.
 const MAX_RANK: u8 = 64 - 14 + 1;
-/// The number of registers from which on 16 KiB of plain registers are smaller than a list of those that are
-/// set.
+/// Maximum number of registers to store as a list. Above this, 16 KiB of plain registers are smaller.
 const SPARSE: usize = 4096;
 
-/// The visitors of one bucket, as HyperLogLog registers: at most 16 KiB.
+/// The visitors in a bucket, as HyperLogLog registers of at most 16 KiB.
 ///
 /// ```
 /// use counter_core::sketch::Sketch;
@@ -47,7 +46,7 @@ const SPARSE: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Sketch(Registers);
 
-/// A register of a sketch: its index, below 2^14, and its rank, from 1 to 51.
+/// A sketch register: an index below 2^14, and a rank from 1 to 51.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Register {
     pub(crate) index: u16,
@@ -56,30 +55,30 @@ pub struct Register {
 
 #[derive(Clone, Debug)]
 enum Registers {
-    /// The registers that are set, by index.
+    /// Non-zero registers, ordered by index.
     Sparse(Vec<Register>),
-    /// The rank of every register.
+    /// The ranks of all registers.
     Dense(Box<[u8]>),
 }
 
 impl Sketch {
-    /// Creates a sketch without visitors.
+    /// Creates an empty sketch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a visitor, by the id or by the register that it raises; returns whether a register rose, for which PFADD returns 1.
+    /// Adds a visitor, either by ID or by register. Returns `true` if a register changes, like PFADD.
     pub fn insert(&mut self, visitor: impl Into<Register>) -> bool {
         self.raise(visitor.into())
     }
 
-    /// Adds any bytes, as PFADD would; returns whether a register rose.
+    /// Adds arbitrary bytes, like PFADD. Returns `true` if a register changes.
     pub fn insert_element(&mut self, element: &[u8]) -> bool {
         self.raise(Register::of(element))
     }
 
-    /// Raises a register to at least this rank; returns whether it was lower.
+    /// Raises a register to this rank, if it is lower. Returns `true` if the register changes.
     pub(crate) fn raise(&mut self, Register { index, rank }: Register) -> bool {
         match &mut self.0 {
             Registers::Dense(ranks) => raise(&mut ranks[usize::from(index)], rank),
@@ -96,7 +95,7 @@ impl Sketch {
         }
     }
 
-    /// Raises registers that are in ascending order, each once.
+    /// Raises distinct registers, which must be in ascending order.
     pub(crate) fn raise_all(&mut self, raised: &[Register]) {
         let Registers::Sparse(set) = &mut self.0 else {
             return raised.iter().for_each(|register| _ = self.raise(*register));
@@ -111,7 +110,7 @@ impl Sketch {
         }
     }
 
-    /// Adds all visitors of another sketch.
+    /// Adds all visitors from another sketch.
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (Registers::Dense(ranks), Registers::Dense(others)) => {
@@ -129,7 +128,7 @@ impl Sketch {
         }
     }
 
-    /// Returns whether all visitors of another sketch are in this one, as far as registers tell.
+    /// Returns `true` if merging `other` would not change this sketch.
     #[cfg(feature = "archive")]
     pub(crate) fn includes(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -151,8 +150,8 @@ impl Sketch {
         }
     }
 
-    /// Returns how many different visitors there are, with a standard error of 0.81 %; PFCOUNT returns the
-    /// same.
+    /// Estimates the number of distinct visitors, with a standard error of 0.81 %. PFCOUNT returns the same
+    /// number.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         estimate::estimate(&match &self.0 {
@@ -161,13 +160,13 @@ impl Sketch {
         })
     }
 
-    /// Returns whether no visitor was added.
+    /// Returns `true` if there are no visitors in the sketch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.registers().next().is_none()
     }
 
-    /// Returns the number of registers that are set.
+    /// Returns the number of non-zero registers.
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Registers::Sparse(set) => set.len(),
@@ -175,7 +174,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the registers that are set, by index.
+    /// Returns the non-zero registers, ordered by index.
     pub fn registers(&self) -> impl Iterator<Item = Register> {
         let (set, ranks) = match &self.0 {
             Registers::Sparse(set) => (set.as_slice(), &[][..]),
@@ -185,22 +184,22 @@ impl Sketch {
         set.iter().copied().chain(dense.filter(|register| register.rank > 0))
     }
 
-    /// Reads the value that Redis stores under the key of a HyperLogLog, dense or sparse.
+    /// Decodes a Redis HyperLogLog value, either dense or sparse.
     ///
     /// # Errors
-    /// Fails when the bytes are not such a value.
+    /// Returns an error if this is not a valid value.
     pub fn from_redis(bytes: &[u8]) -> Result<Self, SketchError> {
         encoding::decode(bytes)
     }
 
-    /// Returns the value that Redis would store, in the shorter of its encodings: sparse up to 3,000 bytes, as
-    /// Redis does by default, and otherwise dense.
+    /// Encodes the sketch as a Redis value, using the shorter encoding: sparse up to 3,000 bytes (the Redis
+    /// default), otherwise dense.
     #[cfg(any(feature = "dump", feature = "sql"))]
     pub(crate) fn to_redis_short(&self) -> Vec<u8> {
         encoding::encode_sparse(self.registers()).unwrap_or_else(|| self.to_redis())
     }
 
-    /// Returns the value that Redis would store, in its dense encoding: 12,304 bytes.
+    /// Encodes the sketch as a Redis value, using the dense encoding (12,304 bytes).
     #[must_use]
     pub fn to_redis(&self) -> Vec<u8> {
         encoding::encode(self.registers())
@@ -208,26 +207,26 @@ impl Sketch {
 }
 
 impl Register {
-    /// Returns the index of the register.
+    /// Returns the register index.
     #[must_use]
     pub const fn index(self) -> u16 {
         self.index
     }
 
-    /// Returns the highest rank that it was offered.
+    /// Returns the rank.
     #[must_use]
     pub const fn rank(self) -> u8 {
         self.rank
     }
 
-    /// Creates a register; `None` where no sketch has it.
+    /// Creates a register. Returns `None` if the index or rank is out of range.
     #[cfg(feature = "spool")]
     pub(crate) fn new(index: u16, rank: u8) -> Option<Self> {
         let is_one = usize::from(index) < REGISTERS && (1..=MAX_RANK).contains(&rank);
         is_one.then_some(Self { index, rank })
     }
 
-    /// Returns the register that the hash of a visitor selects, with the rank that it offers.
+    /// Returns the register selected by the hash of an element, with the rank.
     #[inline]
     pub(crate) fn of(element: &[u8]) -> Self {
         let hash = murmur::hash(element);
@@ -237,10 +236,10 @@ impl Register {
         Self { index, rank }
     }
 
-    /// Returns eight bytes that PFADD turns into exactly this register, and that reveal nothing about a
-    /// visitor.
+    /// Returns eight bytes that PFADD maps to this register. They reveal nothing about the visitor.
     ///
-    /// MurmurHash64A can be inverted for 8 bytes, so the element is computed from the hash that it must have.
+    /// MurmurHash64A can be inverted for inputs of 8 bytes, which allows us to compute the element from the
+    /// hash.
     #[must_use]
     pub fn element(self) -> [u8; 8] {
         let zeros = u32::from(self.rank) - 1;
@@ -284,7 +283,7 @@ fn raise(rank: &mut u8, to: u8) -> bool {
     rises
 }
 
-/// Merges registers that are in ascending order.
+/// Merges registers, which must be in ascending order.
 fn merged(mut set: &[Register], mut others: &[Register]) -> Vec<Register> {
     let mut merged = Vec::with_capacity(set.len() + others.len());
     while let ([one, set_rest @ ..], [other, others_rest @ ..]) = (set, others) {
@@ -357,7 +356,7 @@ mod tests {
             a.merge(&only_right);
             prop_assert_eq!(&a, &both);
             prop_assert_eq!(&b, &both);
-            // In whichever way each of them lies in memory.
+            // Also test all combinations of in-memory representations.
             let packed = |sketch: &Sketch| Sketch::from_redis(&sketch.to_redis()).expect("well formed");
             for (mut one, other) in [
                 (packed(&only_left), only_right.clone()),

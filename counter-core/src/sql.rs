@@ -1,8 +1,9 @@
-//! The way to a SQL database: connections, transactions, statements and the schema, for every family.
+//! Access to SQL databases: connections, transactions, statements and the schema, for all counter families.
 //!
-//! A statement is a text with `?` for each value. A [`Dialect`] holds the differences between the databases, so that a
-//! family is written once, and a [`Driver`](driver::Driver) sends statements to one of them. A list is sent as one
-//! value, because the database spends most of the time of a statement with many values on parsing it.
+//! Statements use `?` as the placeholder for values. A [`Dialect`] abstracts over the database differences so
+//! that families are only written once, and a [`Driver`](driver::Driver) sends statements to the database.
+//! Lists are sent as a single value, because otherwise the database would spend most of the time parsing the
+//! statement.
 
 mod schema;
 mod failure;

@@ -1,7 +1,7 @@
-//! Stores that keep counters of every family, in Redis, in a SQL database or in the process.
+//! Stores for all counter families: in Redis, in a SQL database, or in memory.
 
-/// Calls a macro with each family of counters that is built: the field that holds the family in a store, the trait that
-/// makes a store one of the family, and the types that keep it in memory, in Redis and in SQL.
+/// Calls a macro with all enabled counter families: the store field for the family, the trait that the store
+/// implements, and the types for the memory, Redis and SQL stores.
 macro_rules! families {
     ($call:ident!($($arguments:tt)*)) => {
         $call! {
@@ -40,7 +40,7 @@ macro_rules! families {
     };
 }
 
-/// Selects the type that keeps a family in this kind of store.
+/// Selects the family type for this kind of store.
 macro_rules! part {
     (memory $memory:ty, $redis:ty, $sql:ty) => {
         $memory
@@ -53,7 +53,7 @@ macro_rules! part {
     };
 }
 
-/// Defines the parts of a store, which are created from the same connection, and makes the store one of each family.
+/// Defines the parts of a store, created from the same connection, and implements all family traits.
 macro_rules! parts {
     (
         ($store:ident: $kind:tt, $create:ident $arguments:tt $(, $connection:ident: $type:ty)?)

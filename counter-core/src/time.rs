@@ -1,4 +1,4 @@
-//! Instants, the buckets that they fall into, and the number of buckets that are kept.
+//! Timestamps, buckets, precisions and retention.
 
 mod timestamp;
 mod precision;

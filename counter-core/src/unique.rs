@@ -1,4 +1,4 @@
-//! Unique counters: how many different items there were, exactly or by a HyperLogLog.
+//! Counters of distinct items, either exact or estimated with a HyperLogLog.
 
 mod threshold;
 mod distinct;

@@ -1,7 +1,7 @@
-//! Visits: hits that are folded in the process, sent as fenced batches, and read back as series.
+//! Visits: hits that are folded in the process, sent to the store in fenced batches, and read back as series.
 //!
-//! A hit passes the modules in this order: the tally counts it, pending cuts it into a batch, flush sends the batch to the
-//! store, and stats reads it back.
+//! A hit passes through the modules in this order: the tally counts it, pending cuts it into a batch, flush
+//! sends this batch to the store, and stats reads it back.
 
 mod ledger;
 mod distribution;

@@ -1,4 +1,5 @@
-//! Window counters, which return the count with every increment, by the store's clock: for limits and quotas.
+//! Window counters for limits and quotas: every increment returns the new count, and windows follow the store
+//! clock.
 
 mod interval;
 mod dimensions;

@@ -1,4 +1,4 @@
-//! The ends of responses: a layer that looks through bodies for the distributions of an [`AccessCounterLayer`].
+//! A layer to measure response bodies, for the distributions of an [`AccessCounterLayer`].
 //!
 //! [`AccessCounterLayer`]: crate::AccessCounterLayer
 

@@ -1,4 +1,4 @@
-//! Classes of requests: by a person or a program, a visit or a fetch ahead of one, a page or a call of gRPC.
+//! Classification of requests: by bots or humans, prefetches, and gRPC calls.
 
 mod agent;
 mod user_agents;

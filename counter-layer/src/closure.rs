@@ -1,4 +1,4 @@
-//! Closures of the application, whose panics end where they are called.
+//! Closures supplied by the application, with panics caught.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -7,26 +7,26 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-/// A closure of the application, which may panic.
+/// A closure supplied by the application, which may panic.
 ///
-/// It can be asked while the panic of a handler unwinds, and a second one that left it would end the process;
-/// and the request it is asked about is to be served whatever it does.
+/// It can be called while a handler panic unwinds, and a second panic would then abort the process. Also, the
+/// request must be served even if the closure panics.
 pub struct Closure<F: ?Sized> {
-    /// The name in the log.
+    /// Name for the log.
     name: &'static str,
     told: AtomicBool,
     closure: F,
 }
 
 impl<F> Closure<F> {
-    /// Wraps a closure; `name` is its name in the log.
+    /// Wraps a closure; `name` is used for the log.
     pub const fn new(name: &'static str, closure: F) -> Self {
         Self { name, told: AtomicBool::new(false), closure }
     }
 }
 
 impl<F: ?Sized> Closure<F> {
-    /// Returns the answer of the closure; `None` when it panics.
+    /// Calls the closure and returns the result, or `None` if it panics.
     // Kept out of the request path, because most requests have no closure.
     #[inline(never)]
     pub fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
@@ -37,7 +37,7 @@ impl<F: ?Sized> Closure<F> {
         answer
     }
 
-    /// Returns the answer of the future that the closure returns; `None` when one of the two panics.
+    /// Calls the closure, awaits the future and returns the result, or `None` if either panics.
     pub async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
         let answer = caught_future(self.ask(ask)?).await;
         if answer.is_none() {
@@ -46,22 +46,22 @@ impl<F: ?Sized> Closure<F> {
         answer
     }
 
-    /// Logs it once: the panic hook tells of each panic, with its place.
+    /// Logs the panic once, because the panic hook reports all panics with the location.
     #[cold]
     fn tell(&self) {
         if !self.told.swap(true, Ordering::Relaxed) {
-            // What writes the log may panic as well.
+            // The log subscriber may panic as well.
             caught(|| tracing::warn!(closure = self.name, "a closure panics; its requests go on without it"));
         }
     }
 }
 
-/// Runs a closure and returns its result; `None` when it panics.
+/// Runs a closure and returns the result, or `None` if it panics.
 pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(returned) => Some(returned),
         Err(payload) => {
-            // What a panic carries may panic when it is dropped, and what that panic carries is left alone.
+            // Dropping the payload might panic; the payload of that panic is leaked.
             if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
                 std::mem::forget(another);
             }
@@ -70,7 +70,7 @@ pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Polls a future to its end and returns its output; `None` when it panics.
+/// Polls a future and returns the output, or `None` if it panics.
 pub(crate) async fn caught_future<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let output = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {

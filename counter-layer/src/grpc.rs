@@ -1,4 +1,4 @@
-//! The statuses of gRPC: a layer of its own, which looks through the bodies of calls for their trailers.
+//! A layer to count gRPC statuses, which observes the bodies of calls to get the trailers.
 
 mod statuses;
 mod future;

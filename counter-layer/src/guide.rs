@@ -1,32 +1,35 @@
-//! Guides: which requests count where, and what is known of their senders.
+//! Guides: how requests are counted, and how to identify visitors.
 //!
 //! # What to read
 //!
-//! - [The crate](crate): one example from end to end.
-//! - [`rules`]: how a request finds its counter. Read it before you write a pattern.
-//! - [`visitors`]: how visitors are told apart. Read it when the service is behind a proxy or runs in several instances,
-//!   or when you have to say what it keeps of people: it contains the privacy statement.
-//! - [`labels`]: where requests come from: referrers, campaigns, devices, languages, countries and keys.
-//! - `limit`, with the feature of that name: so many requests in each window and no more.
+//! - [The crate](crate): a complete example.
+//! - [`rules`]: how a request is mapped to a counter. You should read this before you write a pattern.
+//! - [`visitors`]: how to identify visitors. You need this if the service runs behind a proxy or on several
+//!   instances, or if you have to explain how personal data is handled: it contains the privacy statement.
+//! - [`labels`]: where requests come from, i.e. referrers, campaigns, devices, languages, countries and API
+//!   keys.
+//! - `limit`, with the `limit` feature: how to limit requests per window.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
-//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to read them back.
+//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to query the counts.
 //!
 //! # What happens to a request
 //!
-//! 1. It arrives. The rules decide which counter it feeds. Its headers tell whether a person or a program sent it, and a
-//!    person's request is given a visitor. All of that happens in memory, before the inner service sees the request.
-//! 2. The inner service answers, fails or panics, or the client goes away. Each of these is an
-//!    [`Outcome`](crate::Outcome), which settles the request, once. With
-//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) the request is settled before.
-//! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under each
-//!    [`Facet`](crate::Facet) and each [`Label`](crate::Label) that was chosen. Then the closure of
-//!    [`on_count`](crate::AccessCounterLayer::on_count) runs, for example to add a view to a post. If it does not count,
-//!    the ledger says why.
-//! 4. The next flush sends the hits to the store. With
-//!    [`Delivery::BeforeResponse`](crate::Delivery::BeforeResponse) the response waits for that, up to a timeout; requests
-//!    that wait at the same time share one call.
+//! 1. The request arrives. The rules decide on the counter, the user agent is classified as human or bot, and
+//!    a human request will be assigned to a visitor. All this happens in memory, before the inner service is
+//!    called.
+//! 2. The inner service responds, fails or panics, or the client disconnects. This is the
+//!    [`Outcome`](crate::Outcome) of the request, and it is reported exactly once. If you set
+//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request), the request is counted on arrival
+//!    instead.
+//! 3. If the request counts, the layer adds a hit to `hits`, to the selected counter, and to the configured
+//!    [`Facet`](crate::Facet) and [`Label`](crate::Label) counters. Then it runs the
+//!    [`on_count`](crate::AccessCounterLayer::on_count) closure, e.g. to add a view to a post. If the request
+//!    does not count, you can find the reason in the ledger.
+//! 4. The next flush will send the hits to the store. With
+//!    [`Delivery::BeforeResponse`](crate::Delivery::BeforeResponse), the response has to wait for this flush,
+//!    up to a timeout; requests waiting at the same time share a call.
 //!
-//! The ledger counts every request under exactly one of four decisions:
+//! In the ledger, a request is always counted as exactly one of these four decisions:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -61,31 +64,31 @@
 //! let requests = counters.stats().ledger().requests;
 //! assert_eq!(requests.observed, 5);
 //! assert_eq!(requests.recorded, 2); // the articles
-//! assert_eq!(requests.ignored.outcome, 1); // the outcome was not wanted
+//! assert_eq!(requests.ignored.outcome, 1); // rejected by `count_if`
 //! assert_eq!(requests.excluded, 1); // the feed
 //! assert_eq!(requests.unmatched, 1); // no rule for /about
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # Which versions fit
+//! # Compatible versions
 //!
-//! The layer is a [`tower_layer::Layer`] for services of requests of the crate `http`, so their versions have to be the
-//! same. What a server leaves in the extensions of a request is found by its type, which is another one in each version
-//! of axum: then everything compiles, and the route and the address are given by closures.
+//! The layer is a [`tower_layer::Layer`] for `http` requests, so it must be used with the same version of the
+//! `http` crate. Request extensions are found by type. If you use another version of axum, the code compiles,
+//! but these types differ, so you have to supply the route and the address via closures.
 //!
-//! | beside the layer | fits | routes and addresses |
+//! | used with | compatible | routes and addresses |
 //! |---|---|---|
-//! | axum 0.8 | yes | by themselves, with the feature `axum` (default) and `into_make_service_with_connect_info::<SocketAddr>()` |
-//! | axum 0.7, and those after 0.8 | yes, with http 1 | [`matched_path`](crate::AccessCounterLayer::matched_path) and [`peer_from_fn`](crate::Address::peer_from_fn) |
-//! | axum 0.6 and before | no: http 0.2 | |
+//! | axum 0.8 | yes | automatic, with the feature `axum` (default) and `into_make_service_with_connect_info::<SocketAddr>()` |
+//! | axum 0.7, and versions after 0.8 | yes, with http 1 | [`matched_path`](crate::AccessCounterLayer::matched_path) and [`peer_from_fn`](crate::Address::peer_from_fn) |
+//! | axum 0.6 and earlier | no: http 0.2 | |
 //! | http 1 | yes | |
 //! | http 0.2 | no | |
 //! | hyper 1, with `hyper-util` | yes | [rules], and a [`SocketAddr`](std::net::SocketAddr) extension |
-//! | hyper 0.14 and before | no: http 0.2 | |
+//! | hyper 0.14 and earlier | no: http 0.2 | |
 //! | tower 0.4 and 0.5 | yes: `tower-layer` 0.3, `tower-service` 0.3 | |
-//! | tonic 0.12 and later | yes, with http 1 | [rules]: the path of a call is that of its method |
-//! | another router for http 1 | yes | [`matched_path`](crate::AccessCounterLayer::matched_path) or [rules], and [`peer_from_fn`](crate::Address::peer_from_fn) |
+//! | tonic 0.12 and later | yes, with http 1 | [rules]: the path of a call is the gRPC method |
+//! | other routers for http 1 | yes | [`matched_path`](crate::AccessCounterLayer::matched_path) or [rules], and [`peer_from_fn`](crate::Address::peer_from_fn) |
 //!
 //! With axum 0.7:
 //!
@@ -112,30 +115,32 @@
 //!
 //! # Hints
 //!
-//! Some setups count something wrong although nothing fails. A layer watches for their signs. Each becomes a hint: a warning
-//! in the log, once; an entry of [`Health::hints`](counter_core::Health::hints), which `/api/health` and the dashboard
-//! show; and one more in the metric `access_counter_hints`. A hint is taken back when a request comes that refutes it.
+//! In some setups the numbers will be wrong although nothing fails. The layer watches for signs of this, and
+//! reports them as hints. A hint is logged as a warning once, and listed in
+//! [`Health::hints`](counter_core::Health::hints), i.e. in `/api/health`, on the dashboard and in the metric
+//! `access_counter_hints`. It is withdrawn if a later request disproves it.
 //!
 //! | hint | sign | what to do |
 //! |---|---|---|
-//! | `no_matched_path` | none of 100 requests had a matched path, and neither rules nor a [`fallback`](crate::AccessCounterLayer::fallback) decide instead: only `hits` counts | put the layer on the router, or see the versions above |
-//! | `no_peer_address` | none of 100 requests of people had an address: there are no visitors | `into_make_service_with_connect_info`, or see the versions above |
-//! | `no_identity` | none of 100 requests of people had the cookie, header or extension of the [identity](crate::Identity) | its name or its type is another, or it is inserted further in |
-//! | `untrusted_forwarding` | 10 of the first 1,000 requests of people had `Forwarded` or `X-Forwarded-For`, and the identity is the peer | [`Identity::forwarded`](crate::Identity::forwarded), if the proxy is yours |
-//! | `one_address` | 1,000 requests of people came from one address | [`Identity::forwarded`](crate::Identity::forwarded) with the header that the proxy writes; nothing, if it is one person |
-//! | `no_cookie_returned` | an [issued cookie](crate::IssuedCookie) was set 100 times and never came back | [`insecure`](crate::IssuedCookie::insecure) over plain HTTP, or [`only_returned`](crate::IssuedCookie::only_returned) |
-//! | `counters_full` | a name found no free slot | see [rules](rules#how-many-counters-there-are) |
+//! | `no_matched_path` | the first 100 requests did not have a matched path, and you set neither rules nor a [`fallback`](crate::AccessCounterLayer::fallback): only `hits` counts | add the layer to the router, or see the versions above |
+//! | `no_peer_address` | the first 100 human requests did not have an address, so visitors can't be counted | `into_make_service_with_connect_info`, or see the versions above |
+//! | `no_identity` | the first 100 human requests did not have the cookie, header or extension of the [identity](crate::Identity) | check the name and type, and that the extension is inserted outside of this layer |
+//! | `untrusted_forwarding` | 10 of the first 1,000 human requests had `Forwarded` or `X-Forwarded-For`, but the identity is the peer address | [`Identity::forwarded`](crate::Identity::forwarded), if you trust the proxy |
+//! | `one_address` | 1,000 human requests came from the same address | [`Identity::forwarded`](crate::Identity::forwarded) with the header set by the proxy; ignore this if it is a single person |
+//! | `no_cookie_returned` | an [issued cookie](crate::IssuedCookie) was set 100 times, but never sent back | [`insecure`](crate::IssuedCookie::insecure) over plain HTTP, or [`only_returned`](crate::IssuedCookie::only_returned) |
+//! | `counters_full` | a counter name did not get a slot | see [rules](rules#how-many-counters-there-are) |
 //!
-//! Of the one address, a hash under a key of the process is kept in memory until there is another. Requests of people that
-//! have no visitor are `unidentified` in the [ledger](counter_core::visits::Requests), whatever the reason, and the
-//! dashboard shows their share beside the number of visitors.
+//! For `one_address`, the layer keeps a hash of the address in memory, keyed per process, until a request
+//! from a different address arrives. Human requests that can't be assigned to a visitor count as
+//! `unidentified` in the [ledger](counter_core::visits::Requests), for any reason; the dashboard shows this
+//! share next to the number of visitors.
 //!
 //! # Where to put the layer
 //!
-//! Requests that reach the layer are counted. A layer further out that answers by itself, such as one for CORS preflight,
-//! redirects or a rate limit, hides those requests from it; put the counter outside of such a layer to count them. Two
-//! layers that see the same request both count it, so one of them needs a recorder of its own, or rules that leave the
-//! other's requests alone.
+//! This layer counts the requests that reach it. If an outer layer responds on behalf of the service, e.g.
+//! for CORS preflight, redirects or rate limiting, these requests will not be counted; to count such
+//! requests, put the counter outside of the other layer. If two counter layers see the same request, both
+//! count it. In this case you need to use separate recorders, or rules that don't overlap.
 
 pub mod labels;
 #[cfg(feature = "limit")]

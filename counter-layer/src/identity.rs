@@ -1,4 +1,4 @@
-//! Visitors: from a request to an opaque number, with nothing of it kept on the way.
+//! Visitors: how a request is turned into an opaque number. The data used for this is not stored.
 
 mod head;
 mod forwarded;
@@ -19,8 +19,8 @@ pub use head::RequestHead;
 pub use identity::{ClosureIdentity, Identity, IdentityError};
 pub(crate) use identity::{Reads, Visitors};
 
-/// A visitor, and the end of the epoch in which the id means that visitor.
+/// A visitor, and the end of the epoch in which the id is valid.
 pub(crate) type Told = (VisitorId, Timestamp);
 
-/// All that counting keeps of a visitor, and the end of that epoch.
+/// The register raised by a visitor, and the end of the epoch. This is all we need for counting.
 pub(crate) type Marked = (Register, Timestamp);

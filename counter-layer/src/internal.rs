@@ -1,4 +1,5 @@
-//! Items for the other packages of this workspace, which pin the exact version. They are not part of the API.
+//! Items for the other packages of this workspace, which pin the exact version. This is not part of the
+//! public API.
 
 use std::net::IpAddr;
 
@@ -10,17 +11,17 @@ use crate::identity::{Address, Forwarded, RequestHead};
 pub use crate::layer::{Counted, Decider, Logged};
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_of_a_facet, is_reserved};
 
-/// Returns the significant bits of the client's address, if it is known.
+/// Returns the significant bits of the client address, if it is known.
 pub fn client(address: &Address, parts: &Parts) -> Option<u128> {
     address.client(&head(parts))
 }
 
-/// Returns `true` if a trusted proxy has passed the request on.
+/// Returns `true` if the request was forwarded by a trusted proxy.
 pub fn is_forwarded(address: &Address, parts: &Parts) -> bool {
     address.is_forwarded(&head(parts))
 }
 
-/// Adds an address to a header on the right, as a proxy does.
+/// Appends an address to a header, like a proxy does.
 pub fn append(header: &Forwarded, headers: &mut HeaderMap, address: IpAddr) {
     header.append(headers, address);
 }

@@ -1,4 +1,4 @@
-//! Labels of requests: what they have in common beside their pages.
+//! Labels: properties that requests to different pages can share.
 
 mod text;
 mod value;
@@ -23,25 +23,26 @@ use client::{Client, Words};
 use text::Text;
 use value::Value;
 
-/// Something that requests have in common beside their pages, such as the site that they came from: for each of its values
-/// there is a counter, such as `label:referrer:example.com`.
+/// A property of requests, e.g. the referring site. Values are counted separately, e.g. in
+/// `label:referrer:example.com`.
 ///
-/// | label | counters | from |
+/// | label | counters | source |
 /// |---|---|---|
-/// | [`referrer`](Self::referrer) | `label:referrer:example.com` | the host of `Referer` |
-/// | [`campaign`](Self::campaign) | `label:campaign:spring` | `utm_campaign` in the query, or else `utm_source` |
+/// | [`referrer`](Self::referrer) | `label:referrer:example.com` | the host in `Referer` |
+/// | [`campaign`](Self::campaign) | `label:campaign:spring` | `utm_campaign` in the query, otherwise `utm_source` |
 /// | [`device`](Self::device) | `label:device:` `desktop`, `mobile`, `tablet`, `tv`, `console`, `bot` | the user agent |
-/// | [`browser`](Self::browser) | `label:browser:firefox` and the like, `label:browser:bot` | the user agent |
-/// | [`language`](Self::language) | `label:language:de` | the first one of `Accept-Language` |
+/// | [`browser`](Self::browser) | `label:browser:firefox` etc., `label:browser:bot` | the user agent |
+/// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
 /// | [`from_fn`](Self::from_fn) | `label:country:CH` | a closure |
 ///
-/// Each counted request has one value of each label, so a label adds up to `hits`: `(none)` is for requests without one,
-/// and `(other)` for what is no value, and for values that are rare where there are too many. A label has places for 2,000
-/// values, and those that have 0.1 % of the hits always have one: see [`LabelValues`](counter_core::visits::LabelValues) for what a scan of made-up values does, and
-/// how far the counts are off then, which is told with them.
+/// A counted request has exactly one value per label, so a label adds up to `hits`: `(none)` is used for
+/// requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
+/// label can hold 2,000 values, and values with at least 0.1 % of the hits are always included. See
+/// [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up values; in
+/// this case an error bound is returned with the counts.
 ///
-/// Nothing but these values is kept of a request: no address, no URL and no user agent. See
-/// [the guide](crate::guide::labels) for countries, the keys of an API, and what labels cost.
+/// Only these values are stored; the address, URL and user agent of a request are not. See [the
+/// guide](crate::guide::labels) for countries, API keys, and the cost of labels.
 ///
 /// ```
 /// # use counter_core::{Counters, MemoryStore};
@@ -53,13 +54,13 @@ use value::Value;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
 /// let layer = AccessCounterLayer::new(counters.recorder())
-///     .labels([Label::referrer().own_host("example.org"), Label::language()])?;
+///     .labels([Label::referrer().internal_host("example.org"), Label::language()])?;
 /// # let app: Router = Router::new().route("/", get(async || "home")).layer(layer);
 /// # for referrer in ["https://news.example.com/item?id=7", "https://example.org/about"] {
 /// #     let request = http::Request::get("/").header("referer", referrer).header("accept-language", "de-CH");
 /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
 /// # }
-/// // One visitor comes from https://news.example.com/item?id=7, and one from a page of the site itself.
+/// // A visitor comes from https://news.example.com/item?id=7, and another from a page of this site.
 /// counters.flush().await?;
 ///
 /// let names = ["label:referrer:news.example.com", "label:referrer:(none)", "label:language:de"];
@@ -74,7 +75,7 @@ pub struct Label {
     source: Source,
 }
 
-/// The origin of a label's value.
+/// The source of a label value.
 enum Source {
     Referrer { own: Vec<Box<str>> },
     Campaign,
@@ -84,32 +85,33 @@ enum Source {
     Closure(Box<FromFn>),
 }
 
-/// A closure that finds a value in the head of a request.
+/// A closure to find a value in the request head.
 type FromFn = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> + Send + Sync>;
 
-/// The labels of a layer, with their counters.
+/// The labels of a layer and their counters.
 pub(crate) struct Labels {
     labels: Vec<(LabelValues, Source)>,
     words: Option<Words>,
 }
 
-/// The values of a request that is under way.
+/// The label values of a request in progress.
 pub(crate) type Noted = [Option<NotedValue>; LABELS];
 
-/// The number of labels, and so of the hits that a request has under them at most: as many as a recorder has.
+/// Maximum number of labels of a recorder, and thus of label hits for a request.
 pub(crate) const LABELS: usize = 8;
 
 impl Label {
-    /// The site that a visitor came from: the host of the header `Referer`, in lower case, without `www.` and without a port.
+    /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
+    /// the port removed.
     ///
-    /// An address in the place of a name is `(other)`, and so is what is no host. Name the site's own hosts, whose pages
-    /// link to each other, by [`own_host`](Self::own_host).
+    /// IP addresses and invalid hosts count as `(other)`. You should exclude the hosts of your site via
+    /// [`internal_host`](Self::internal_host), because pages of a site link to each other.
     pub const fn referrer() -> Self {
         Self { name: Cow::Borrowed("referrer"), source: Source::Referrer { own: Vec::new() } }
     }
 
-    /// Leaves out referrers of this host and of those below it, such as `www.example.org` below `example.org`: their
-    /// requests count under `(none)`. It changes nothing for other labels.
+    /// Ignores referrers with this host or a subdomain, e.g. `www.example.org` for `example.org`: these
+    /// requests count as `(none)`. This does not affect other labels.
     pub fn own_host(mut self, host: &str) -> Self {
         if let Source::Referrer { own } = &mut self.source {
             let mut text = Text::new();
@@ -121,46 +123,48 @@ impl Label {
         self
     }
 
-    /// The campaign of the link that was followed: what `utm_campaign` in the query of the request says, or else
-    /// `utm_source`.
+    /// Counts the campaign of the link: the value of `utm_campaign` in the request query, or of `utm_source`
+    /// if it is missing.
     ///
-    /// A value has 64 bytes at most, of letters, digits, spaces, `-`, `_`, `.` and `|`; anything else is `(other)`, such as
-    /// an address of mail.
+    /// A value can have at most 64 bytes, and may contain letters, digits, spaces, `-`, `_`, `.` and `|`;
+    /// other values like mail addresses count as `(other)`.
     pub const fn campaign() -> Self {
         Self { name: Cow::Borrowed("campaign"), source: Source::Campaign }
     }
 
-    /// The kind of device: `desktop`, `mobile`, `tablet`, `tv` or `console`, and `bot` for a client that is
-    /// [one](crate::guide::visitors#bots).
+    /// Counts the kind of device: `desktop`, `mobile`, `tablet`, `tv` or `console`, and `bot` for
+    /// [bots](crate::guide::visitors#bots).
     ///
-    /// An iPad says that it is a desktop, unless it is old.
+    /// Recent iPads identify as a desktop.
     pub const fn device() -> Self {
         Self { name: Cow::Borrowed("device"), source: Source::Device }
     }
 
-    /// The family of the browser: `chrome`, `safari`, `firefox`, `edge`, `opera`, `samsung`, `uc`, `yandex`, `vivaldi`,
-    /// `duckduckgo` or `internet-explorer`, and `bot` for a client that is one.
+    /// Counts the browser family: `chrome`, `safari`, `firefox`, `edge`, `opera`, `samsung`, `uc`, `yandex`,
+    /// `vivaldi`, `duckduckgo` or `internet-explorer`, and `bot` for bots.
     ///
-    /// Browsers that take care to look like another are that one, as Brave is Chrome.
+    /// Browsers that identify as another browser count as such, e.g. Brave counts as Chrome.
     pub const fn browser() -> Self {
         Self { name: Cow::Borrowed("browser"), source: Source::Browser }
     }
 
-    /// The language that a visitor prefers: the first one of `Accept-Language`, without region, such as `de`.
+    /// Counts the preferred language: the first language in `Accept-Language`, with the region removed, e.g.
+    /// `de`.
     pub const fn language() -> Self {
         Self { name: Cow::Borrowed("language"), source: Source::Language }
     }
 
-    /// Whatever a closure makes of the head of a request; `None` for a request without a value.
+    /// Counts the value returned by a closure, or `(none)` if it returns `None`.
     ///
-    /// The closure runs once for each request that the rules do not exclude, before the request is served, and should
-    /// touch memory only. When it panics, the request counts under `(other)`. What it returns is stored and shown: it must
-    /// not return an address, a secret such as the key of an API, or anything else that names somebody.
+    /// The closure is called once for every request that is not excluded by the rules, before the inner
+    /// service; it should only access memory. If it panics, the request counts as `(other)`. The value is
+    /// stored and displayed, so it must not contain an address, a secret like an API key, or any other
+    /// personal data.
     ///
     /// ```
     /// use counter_layer::Label;
     ///
-    /// // What a proxy such as Cloudflare found out.
+    /// // Set by a proxy like Cloudflare.
     /// let country = Label::from_fn("country", |head| {
     ///     head.headers.get("cf-ipcountry")?.to_str().ok().map(Into::into)
     /// });
@@ -174,7 +178,8 @@ impl Label {
 }
 
 impl Labels {
-    /// The labels, unless there are none. Of two with one name, the last counts.
+    /// Resolves the labels, or returns `None` if the iterator is empty. If a name is used again, the later
+    /// label wins.
     pub(crate) fn of(
         recorder: &Recorder,
         chosen: impl IntoIterator<Item = Label>,
@@ -192,7 +197,7 @@ impl Labels {
         Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, words })))
     }
 
-    /// Notes the values of a request that is made at about this instant.
+    /// Records the label values of a request made at about this instant.
     #[inline(never)]
     pub(crate) fn note(
         &self,
@@ -220,7 +225,7 @@ impl Labels {
         noted
     }
 
-    /// Returns the counters of the values of a request.
+    /// Returns the counters for the label values of a request.
     pub(crate) fn counters<'a>(&'a self, noted: &'a Noted) -> impl Iterator<Item = Counter> + 'a {
         self.labels.iter().zip(noted.iter().flatten()).map(|((values, _), noted)| values.counter(*noted))
     }

@@ -1,4 +1,4 @@
-//! The layer, its service and its future, and how they count one request.
+//! The layer with its service and future, and the code to count a request.
 
 mod outcome;
 mod measures;

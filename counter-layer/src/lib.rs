@@ -1,8 +1,8 @@
-//! A Tower layer that counts every visit to a page.
+//! A Tower layer to count visits to pages.
 //!
-//! [`AccessCounterLayer`] is a filter in the terms of servlets: it sees each request once, passes it on
-//! unchanged, and counts it when its outcome is known, under `hits` and under the route that matched. It does
-//! no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
+//! [`AccessCounterLayer`] works like a servlet filter: it sees the request once, passes it on unchanged, and
+//! counts it in `hits` and in the counter of the matched route when the outcome is known. It does not do any
+//! I/O: a [`Recorder`](counter_core::Recorder) just adds the hit to a number in memory.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -29,11 +29,12 @@
 //!
 //! # Features
 //!
-//! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `body`: distributions of what is known at the end of a response: its size, and the time to it.
-//! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
-//! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
-//! - `serde`: rules that can be read from configuration.
+//! - `axum` (default): counts by axum's `MatchedPath`, and takes the peer address from `ConnectInfo`.
+//! - `body`: distributions of values known at the end of a response, i.e. the body size and the time until
+//!   the end.
+//! - `grpc`: `GrpcStatusLayer`, to count gRPC statuses. Calls are counted by method without this feature.
+//! - `limit`: `WindowLimitLayer`, to limit requests per window across all instances.
+//! - `serde`: rules can be read from configuration.
 
 mod reserved;
 mod request;

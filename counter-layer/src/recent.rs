@@ -1,33 +1,34 @@
-//! Recent texts of requests, each with a number that was found for it.
+//! A cache of numbers computed for recent texts.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 
-/// A cache of the numbers of recent texts. It keeps none of the texts, and nobody waits for it.
+/// A lock-free cache of the numbers of recent texts, which does not store the texts.
 ///
-/// A wrong number would take two texts with one hash of 64 bits, under a seed that is not known.
+/// For a wrong result, two texts need to have the same 64-bit hash with a random seed.
 #[derive(Debug)]
 pub(crate) struct Recent {
     hasher: RandomState,
     places: Box<[Place]>,
 }
 
-/// A number, and the same combined with the hash of its text: so what two threads write at once is never found.
+/// A number, and the number combined with the hash of the text. If two threads write concurrently, the check
+/// will not match.
 #[derive(Debug)]
 struct Place {
     number: AtomicU64,
     check: AtomicU64,
 }
 
-/// 64 KB. Of a hundred texts two or three share their place with another, and are looked for when they alternate.
+/// Uses 64 KB. With a hundred texts, two or three share a slot, and will be recomputed if they alternate.
 const PLACES: usize = 4096;
 
 impl Default for Recent {
     fn default() -> Self {
-        // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
-        // first place it could be, and so begins as one that belongs elsewhere.
+        // A hash never maps to another slot, so an empty slot with 0 does not match. For the first slot a
+        // hash of 0 would match, so it starts with an invalid check.
         let empty = |place| Place {
             number: AtomicU64::new(0),
             check: AtomicU64::new(if place == 0 { u64::MAX } else { 0 }),
@@ -37,12 +38,12 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Returns the number of a text of this kind; where it is not a recent one, `look` finds it.
+    /// Returns the cached number of a text of this kind, or calls `compute`.
     #[inline]
     pub(crate) fn number(&self, text: &[u8], kind: u64, look: impl FnOnce() -> u64) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(text);
-        // Into the hash, so that no two kinds of a text share a place.
+        // Include the kind in the hash to separate the slots.
         hasher.write_u64(kind);
         let hash = hasher.finish();
         let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];

@@ -1,4 +1,4 @@
-//! Values that servers leave in the extensions of a request, and headers. Only this file knows axum.
+//! Access to request extensions and headers. This is the only file that uses axum.
 
 use std::net::SocketAddr;
 
@@ -9,8 +9,8 @@ mod server {
     use std::net::SocketAddr;
 
     use axum::extract::ConnectInfo;
-    /// The route that matched. Its text is a template such as `/articles/{id}`, and never the path itself, because clients
-    /// can request any number of paths.
+    /// The matched route. The text is a template like `/articles/{id}`, and never the request path, because
+    /// clients can request any number of paths.
     pub(crate) use axum::extract::MatchedPath as Route;
     use http::Extensions;
 
@@ -26,7 +26,7 @@ mod server {
 
     use http::Extensions;
 
-    /// The route that matched: never any, because only axum reports it.
+    /// The matched route. Without axum there is never a route.
     #[derive(Clone, Debug)]
     pub(crate) enum Route {}
 
@@ -48,32 +48,32 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&Route> {
     extensions.get()
 }
 
-/// Returns `true` for a template that axum writes for itself: that of a fallback, which its versions after 0.8 leave
-/// in a request like that of a route.
+/// Returns `true` for a template that axum uses internally: versions after 0.8 also report a matched path for
+/// fallbacks.
 pub(crate) fn is_private(template: &str) -> bool {
     template.contains("__private__axum")
 }
 
-/// The other end of the connection.
+/// Returns the peer address of the connection.
 #[inline]
 pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     server::connect_info(extensions).or_else(|| extensions.get())
 }
 
-/// The number of headers in front that are looked through. Most libraries, Firefox and the proxies that are written in Go
-/// send the user agent second; pages of Chromium have it fifth to eighth, and eleventh behind nginx.
+/// Number of leading headers to search. Most libraries, Firefox and Go proxies send the user agent as the
+/// second header, Chromium as fifth to eighth, and as eleventh behind nginx.
 const IN_FRONT: usize = 12;
 
-/// Returns the first value of a header if it is among the first of all, for a name that often is. A value that is not found
-/// may be behind.
-// To hash the name and to probe for it takes as long as looking at seven names. A name as an argument would be compared
-// as if it could be any.
+/// Returns the first value of a header if it is among the leading headers. If it is not found, we still have
+/// to look further down.
+// A hash lookup takes as long as comparing seven names. The name is a closure, because comparing with an
+// argument would need to handle arbitrary names.
 #[inline]
 pub(crate) fn in_front(headers: &HeaderMap, is_name: impl Fn(&HeaderName) -> bool) -> Option<&HeaderValue> {
     headers.iter().take(IN_FRONT).find(|(name, _)| is_name(name)).map(|(_, value)| value)
 }
 
-/// Returns whether headers are behind those [in front](in_front).
+/// Returns `true` if there are more than the [leading headers](leading_header).
 #[inline]
 pub(crate) fn has_more(headers: &HeaderMap) -> bool {
     headers.len() > IN_FRONT

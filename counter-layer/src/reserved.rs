@@ -1,11 +1,11 @@
-//! The names of counters that the layer keeps for itself.
+//! Counter names reserved by the layer.
 
 use counter_core::CounterName;
 
 /// The counter of all requests.
 pub const HITS: &str = "hits";
 
-/// The counters of the classes of statuses.
+/// The counters of the status classes.
 pub const STATUSES: [&str; 7] =
     ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
 
@@ -20,19 +20,19 @@ pub(crate) const METHODS: [&str; 8] = [
     "method:other",
 ];
 
-/// The counters of people and bots.
+/// The counters of humans and bots.
 pub const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
-/// Returns `true` for a name that the layer feeds itself: a page of that name would be mixed up with it.
+/// Returns `true` for a name used by the layer, which must not be used for a page.
 pub fn is_reserved(name: &str) -> bool {
-    // What begins with a slash is none of them, and nearly every name does.
+    // Most names start with a slash, and reserved names never do.
     !name.starts_with('/')
         && ([HITS, CounterName::OTHER].contains(&name)
             || name.starts_with(CounterName::LABELS)
             || is_of_a_facet(name))
 }
 
-/// Returns `true` for the counter of a facet or of a status of gRPC: each of these has all requests, in parts.
+/// Returns `true` for the counter of a facet or a gRPC status, i.e. for a breakdown of all requests.
 pub fn is_of_a_facet(name: &str) -> bool {
     let facets: [&[&str]; 3] = [&STATUSES, &METHODS, &AGENTS];
     name.starts_with("grpc:") || facets.iter().any(|names| names.contains(&name))

@@ -25,7 +25,7 @@ pub use error::{PatternError, RulesError};
 pub use pattern::PatternKind;
 pub use rule::Rule;
 
-/// Rules that find the counter of a request.
+/// Rules to find the counter of a request.
 ///
 /// ```
 /// use counter_layer::{Rule, Rules};
@@ -53,68 +53,67 @@ pub use rule::Rule;
 ///
 /// # Patterns
 ///
-/// They are the url-patterns of the Jakarta Servlet specification 6.0 (§12.2), and the path templates
+/// Patterns follow the url-patterns in the Jakarta Servlet specification 6.0 (§12.2) and the path templates
 /// of axum.
 ///
 /// | kind | pattern | matches |
 /// |---|---|---|
-/// | exact | `/catalog` | `/catalog`, and neither `/catalog/` nor what is below |
-/// | exact | the empty one | `/`, the home page |
-/// | template | `/articles/{id}` | one segment that is not empty, in the place of `{id}` |
-/// | template | `/by-{name}/books` | the same beside a literal, where it may be empty unless it ends the template |
-/// | template | `/files/{*rest}` | everything below `/files/`, and neither `/files` nor `/files/` |
+/// | exact | `/catalog` | `/catalog`, but not `/catalog/` or anything below |
+/// | exact | empty | `/`, the home page |
+/// | template | `/articles/{id}` | one non-empty segment for `{id}` |
+/// | template | `/by-{name}/books` | the same with a literal, can be empty except at the end of the template |
+/// | template | `/files/{*rest}` | everything below `/files/`, but not `/files` or `/files/` |
 /// | prefix | `/static/*` | `/static`, `/static/` and everything below |
-/// | prefix | `/*` | every path |
-/// | extension | `*.html` | a last segment with `html` after its last dot, in that case of letters |
+/// | prefix | `/*` | all paths |
+/// | extension | `*.html` | a last segment with `html` after the last dot (case-sensitive) |
 ///
-/// `/` alone is refused, since it means the rest in the specification and the home page elsewhere. So
-/// is every pattern that could never match, such as `/articles/:id` or `/a/*/b`. A character that may
-/// not stand in a path means its percent-encoding: `/café` is `/caf%C3%A9`.
+/// The pattern `/` is rejected, because it means the default in the specification, but the home page
+/// elsewhere. Patterns that can never match are rejected too, e.g. `/articles/:id` or `/a/*/b`. Characters
+/// that are not allowed in a path match the percent-encoding, i.e. `/café` is the same as `/caf%C3%A9`.
 ///
-/// # What decides
+/// # Precedence
 ///
-/// 1. An excluded pattern, of whatever kind.
+/// 1. An excluded pattern of any kind.
 /// 2. The exact pattern.
-/// 3. The template: at the first difference between two, a literal wins over a parameter. The
-///    specification has no templates; they stand here because they say more about a path than its
-///    beginning does, so `/articles/{*rest}` wins over `/articles/drafts/*`.
+/// 3. The template: at the first difference between two templates, a literal wins over a parameter. Templates
+///    are not part of the specification; they come before prefixes because they are more specific, so
+///    `/articles/{*rest}` wins over `/articles/drafts/*`.
 /// 4. The longest prefix.
 /// 5. The extension.
-/// 6. The template of the server's router, after [`by_matched_path`](RulesBuilder::by_matched_path).
-/// 7. The counter of [`default_counter`](RulesBuilder::default_counter).
+/// 6. The template of the server's router, if you set [`by_matched_path`](RulesBuilder::by_matched_path).
+/// 7. The counter set via [`default_counter`](RulesBuilder::default_counter).
 ///
-/// A rule with methods is not there for requests of another method. `GET` takes `HEAD` with it, unless
-/// a rule names `HEAD` for the same pattern. Two patterns that match the same requests with the same
-/// right are an error when the rules are built: the same pattern, also with other names of parameters,
-/// and `/a/{name}` beside `/a/{*rest}`, which no router holds together. The same pattern may stand in
-/// several rules of different methods.
+/// A rule with methods is ignored for requests with other methods. `GET` includes `HEAD`, but a rule with
+/// `HEAD` for the same pattern takes precedence. If two patterns of equal rank match the same requests,
+/// building the rules will fail: this is the case for the same pattern, even with different parameter names,
+/// and for `/a/{name}` with `/a/{*rest}`, which is a conflict in any router. You can use the same pattern in
+/// rules with different methods.
 ///
 /// # Paths
 ///
-/// Before it is compared, a path is brought into the one form that the patterns have (RFC 3986 §6.2.2,
-/// and §3.5.2 of the servlet specification), in this order:
+/// Before matching, paths are normalised to the form used by patterns (RFC 3986 §6.2.2, and §3.5.2 of the
+/// servlet specification), in this order:
 ///
-/// - A query and a fragment are cut off, and from every segment its parameters: `/a;jsessionid=1` is
-///   `/a`.
-/// - Percent-encodings of unreserved characters are decoded, once: `/%61` is `/a`. All others stay, in
-///   upper case, so `%2F` separates nothing, and what is not UTF-8 is compared as it is encoded. A
-///   character that may not stand in a path is encoded, and so is the percent sign of an invalid
-///   encoding: `/100%` is `/100%25`.
-/// - Several slashes become one; then `.` and `..` are resolved, and never lead above the root.
+/// - The query, the fragment and path parameters are removed: `/a;jsessionid=1` is `/a`.
+/// - Percent-encodings of unreserved characters are decoded once: `/%61` is `/a`. Other encodings are kept in
+///   upper case, so `%2F` is not a separator, and bytes that are not UTF-8 are compared in encoded form.
+///   Characters not allowed in a path are encoded, and so is the percent sign of an invalid encoding: `/100%`
+///   is `/100%25`.
+/// - Consecutive slashes are merged; then `.` and `..` are resolved, but can't go above the root.
 ///
-/// A slash at the end is significant, except under a prefix. A path of more than 8,192 bytes is
-/// not matched. `OPTIONS *` and the authority of `CONNECT` are no paths, and no
-/// pattern matches them.
+/// A trailing slash is significant, except for prefixes. A path longer than 8,192 bytes is not matched.
+/// `OPTIONS *` and the authority of `CONNECT` are not paths, and don't match any pattern.
 ///
-/// The path itself never becomes the name of a counter, but for a method of [gRPC](crate::guide::rules#grpc) that
-/// exists: there are as many counters as rules and templates name, whatever a scanner asks for.
+/// The path is never used as a counter name, except for existing [gRPC](crate::guide::rules#grpc) methods.
+/// Thus the number of counters is limited by the rules and templates, regardless of the paths requested by a
+/// scanner.
 #[derive(Clone, Debug)]
 pub struct Rules {
     exclusions: Vec<Pattern>,
     excluded: Table,
     rules: Vec<Resolved>,
     patterns: Vec<Included>,
-    /// Few: looking through them is faster than hashing.
+    /// A list, because for a small number of methods a scan is faster than hashing.
     by_method: Vec<(Method, Table)>,
     other_methods: Table,
     by_matched_path: bool,
@@ -122,7 +121,7 @@ pub struct Rules {
     exclude_prefetch: bool,
 }
 
-/// The counter, weight and treatment of visitors of a rule.
+/// Counter, weight and visitor setting of a rule.
 #[derive(Clone, Debug)]
 struct Resolved {
     counter: String,
@@ -130,7 +129,7 @@ struct Resolved {
     visitors: bool,
 }
 
-/// A decision before its names are looked up: patterns by their numbers.
+/// A decision with pattern numbers instead of names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Match<'a> {
     Excluded(usize),
@@ -138,11 +137,11 @@ pub(crate) enum Match<'a> {
     MatchedPath(&'a str),
     DefaultCounter,
     Unmatched,
-    /// The path has this many bytes.
+    /// Length of the path in bytes.
     PathTooLong(usize),
 }
 
-/// A pattern and the number of its rule.
+/// A pattern with the number of its rule.
 #[derive(Clone, Debug)]
 struct Included {
     pattern: Pattern,
@@ -150,29 +149,28 @@ struct Included {
 }
 
 impl Rules {
-    /// Returns a builder without rules, by which nothing matches.
+    /// Returns an empty builder, with rules that don't match anything.
     pub fn builder() -> RulesBuilder {
         RulesBuilder::default()
     }
 
-    /// Decides about a request with this path, for which the server's router matched this template, if any.
+    /// Decides a request with this path, and the template matched by the server's router, if any.
     ///
-    /// It goes through no list of rules. It allocates for a path that is not in normal form, and for
-    /// templates where a literal and a parameter compete for it or there are more than four parameters.
+    /// This does not scan a list of rules. It allocates if the path is not normalised, for templates where a
+    /// literal and a parameter both match, and for templates with more than four parameters.
     #[must_use]
     pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
         let found = self.by_path(method, path);
         self.resolve(found.unwrap_or_else(|| self.by_default(|| matched_path)))
     }
 
-    /// Decides as [`decide`](Self::decide) does, and returns the decision with the request as it was
-    /// compared.
+    /// Decides like [`decide`](Self::decide), and returns the decision with the normalised request.
     ///
-    /// Without the template of a route, which nothing but the router knows, the explanation says where that template
-    /// would decide in place of what it says.
+    /// The route template is only known to the router. If you don't pass it, the explanation mentions that
+    /// the template might lead to a different decision.
     ///
-    /// Neither knows the headers, and so neither applies
-    /// [`exclude_prefetch`](RulesBuilder::exclude_prefetch).
+    /// Neither function can see the headers, so [`exclude_prefetch`](RulesBuilder::exclude_prefetch) is not
+    /// applied.
     #[must_use]
     pub fn explain<'a>(
         &'a self,
@@ -188,8 +186,7 @@ impl Rules {
         Explanation { method, path: path.ok(), decision, without_matched_path }
     }
 
-    /// Returns the names of all counters that rules feed, some perhaps more than once; not those of
-    /// templates.
+    /// Returns the counter names of all rules, which may contain duplicates. Templates are not included.
     pub fn counters(&self) -> impl Iterator<Item = &str> {
         let named = self.rules.iter().map(|rule| &*rule.counter);
         named.chain(self.default_counter.as_deref())
@@ -199,12 +196,13 @@ impl Rules {
         self.exclude_prefetch
     }
 
-    /// Matches a request by its path, which decides before the template of its route does.
+    /// Matches a request by path. This takes precedence over the route template.
     pub(crate) fn by_path(&self, method: &Method, path: &str) -> Option<Match<'static>> {
         self.by_normal_path(method, path::normalise(path).as_deref())
     }
 
-    /// Returns the number of the table that a method is looked for in: the methods of one decide alike.
+    /// Returns the number of the table used for this method. Methods with the same table lead to the same
+    /// decision.
     #[inline]
     pub(crate) fn table_of(&self, method: &Method) -> u64 {
         (0..)
@@ -213,14 +211,13 @@ impl Rules {
             .unwrap_or(0)
     }
 
-    /// For each pattern of a rule, by its number, the rule's counter, its weight, and whether it counts
-    /// visitors.
+    /// Returns counter, weight and visitor setting by pattern number.
     pub(crate) fn included(&self) -> impl Iterator<Item = (&str, NonZeroU32, bool)> {
         let rules = self.patterns.iter().map(|included| &self.rules[included.rule]);
         rules.map(|Resolved { counter, weight, visitors }| (&**counter, *weight, *visitors))
     }
 
-    /// The counter of what nothing else matches.
+    /// Returns the counter for requests with no other match.
     pub(crate) fn default_counter(&self) -> Option<&str> {
         self.default_counter.as_deref()
     }
@@ -245,7 +242,7 @@ impl Rules {
         table.find(path).map(Match::Included)
     }
 
-    /// Decides about a request that nothing matches by its path.
+    /// Decides a request that did not match by path.
     pub(crate) fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Match<'a> {
         match self.by_matched_path.then(matched_path).flatten().filter(|template| !is_private(template)) {
             Some(template) => Match::MatchedPath(template),
@@ -277,7 +274,7 @@ impl Rules {
 }
 
 impl Match<'static> {
-    /// Returns the number that stands for what was found by a path.
+    /// Converts a match into a number.
     pub(crate) fn number(found: Option<Self>) -> u64 {
         let (number, kind) = match found {
             Some(Self::Included(number)) => (number, 1),
@@ -288,7 +285,7 @@ impl Match<'static> {
         (number as u64) << 2 | kind
     }
 
-    /// Returns what a number stands for.
+    /// Converts a number back into a match.
     #[inline]
     pub(crate) fn from_number(number: u64) -> Option<Self> {
         let (kind, number) = (number & 3, usize::try_from(number >> 2).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! A service without a framework: pages on hyper alone, and the admin router on the same port.
+//! A service without a framework: it uses hyper directly, and serves the admin router on the same port.
 //!
 //! ```sh
 //! ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example hyper
@@ -38,7 +38,7 @@ async fn page(request: Request<Incoming>) -> Result<Response<Body>, Infallible> 
     Ok(response)
 }
 
-/// Returns `true` for the requests that the admin router answers.
+/// Returns whether the admin router should handle this path.
 fn is_admin(path: &str) -> bool {
     path.strip_prefix(ADMIN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -46,10 +46,10 @@ fn is_admin(path: &str) -> bool {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let counters = Counters::builder(MemoryStore::new()).build()?;
-    // There is no router that says which route has matched: rules name the counters.
+    // Without a router, we do not know the matched route, so we need rules to determine the counters.
     let rules = Rules::builder().rule(Rule::counter("/articles/{id}").pattern("/articles/{id}")).build()?;
     let pages = AccessCounterLayer::new(counters.recorder()).rules(rules).layer(tower::service_fn(page));
-    // A router is a service like any other, and knows its place by being nested.
+    // The admin router is a regular service. It determines the base path from the nested router.
     let admin = counter_admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
     let admin = Router::new().nest_service(ADMIN, admin);
 
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut terminated = pin!(terminate.recv());
     let (mut server, connections) = (http1::Builder::new(), GracefulShutdown::new());
-    // It ends the wait for a head that does not come.
+    // The timer is required for the header read timeout.
     server.timer(TokioTimer::new());
     loop {
         let (stream, peer) = tokio::select! {
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         };
         let (pages, admin) = (pages.clone(), admin.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            // Visitors, and those who guess tokens, are told apart by their address.
+            // The address is used to distinguish visitors, and to limit login attempts.
             request.extensions_mut().insert(peer);
             let (pages, admin) = (pages.clone(), admin.clone());
             async move {

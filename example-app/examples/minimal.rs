@@ -1,4 +1,4 @@
-//! The smallest complete service. The README shows the part that counts.
+//! A minimal service. Parts of it are quoted in the README.
 //!
 //! ```sh
 //! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example minimal

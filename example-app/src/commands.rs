@@ -1,4 +1,4 @@
-//! The commands beside the site, which end by themselves or are told to stop.
+//! Subcommands.
 
 mod copy;
 mod progress;

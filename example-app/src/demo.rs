@@ -1,4 +1,4 @@
-//! Visits for show: real requests over the network, as a site of some renown would get them.
+//! Simulated visitors. They send real HTTP requests, to show the dashboard of a busy site.
 
 use std::f64::consts::TAU;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The length of a day of these visits.
+/// Length of a simulated day.
 pub const DAY: Duration = Duration::from_secs(240);
 
-/// Visits in a second around noon; at night there is a fifth of them.
+/// Requests per second around noon. At night, this falls to a fifth.
 const NOON: f64 = 14.0;
 
-/// How many people there are, by their browsers.
+/// Number of people. Each has a distinct user agent.
 const PEOPLE: u64 = 400;
 
-/// The paths that people ask for, one as often as it stands here.
+/// Paths to request. A path that is listed more than once is more likely.
 const PATHS: [&str; 30] = [
     "/",
     "/",
@@ -52,7 +52,7 @@ const PATHS: [&str; 30] = [
     "/groups/1",
 ];
 
-/// The pages that people come from, one as often as it stands here.
+/// Referring pages. A page that is listed more than once is more likely.
 const REFERRERS: [&str; 8] = [
     "",
     "",
@@ -64,11 +64,11 @@ const REFERRERS: [&str; 8] = [
     "https://blog.example/counting",
 ];
 
-/// The languages that they prefer.
+/// Preferred languages.
 const LANGUAGES: [&str; 5] =
     ["en-GB,en;q=0.9", "en-US,en;q=0.9", "de-CH,de;q=0.9,en;q=0.8", "fr-FR,fr;q=0.9", "ja"];
 
-/// The browsers of the demo's people.
+/// User agents of people, up to the version number.
 const BROWSERS: [&str; 4] = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0 Safari/537.",
@@ -76,7 +76,7 @@ const BROWSERS: [&str; 4] = [
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.",
 ];
 
-/// What members of the forum do now and then.
+/// Actions of forum members.
 const DEEDS: [&str; 8] = [
     "/posts/1/like",
     "/posts/2/like",
@@ -88,39 +88,39 @@ const DEEDS: [&str; 8] = [
     "/posts/1/comments",
 ];
 
-/// How many members the forum has.
+/// Number of forum members.
 const MEMBERS: u64 = 12;
 
-/// Programs that come by.
+/// User agents of bots.
 const BOTS: [&str; 3] = [
     "Mozilla/5.0 (compatible; Examplebot/2.1; +http://bot.example/)",
     "curl/8.5.0",
     "Mozilla/5.0 AppleWebKit/537.36 (compatible; ReadingSpider/1.0)",
 ];
 
-/// Visits the site at this address until it is dropped. Visits that fail are left at that.
+/// Sends requests to the site at this address until the future is dropped. Failed requests are ignored.
 pub async fn visit(site: SocketAddr) {
     let (begin, mut dice) = (Instant::now(), Dice(0x9e37_79b9_7f4a_7c15));
     loop {
         let rate = rate(begin.elapsed());
-        // Visits do not know of one another: the pauses between them are exponential.
+        // Visits are independent of each other, so we need exponentially distributed pauses.
         sleep(Duration::from_secs_f64((-(1.0 - dice.fraction()).ln() / rate).min(5.0))).await;
         let request = choose(&mut dice).to_string();
         drop(tokio::spawn(timeout(Duration::from_secs(10), ask(site, request))));
     }
 }
 
-/// One visit.
+/// A request.
 struct Visit {
     path: &'static str,
     agent: String,
     referrer: &'static str,
     language: &'static str,
-    /// The member that acts, for a visit that changes something.
+    /// The acting member, if this is a POST request.
     member: Option<u64>,
 }
 
-/// As it is sent.
+/// Writes the HTTP request.
 impl fmt::Display for Visit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (method, form) = match self.member {
@@ -142,24 +142,24 @@ impl fmt::Display for Visit {
     }
 }
 
-/// Visits in a second, so long after midnight.
+/// Returns the requests per second at this time since the start.
 fn rate(since: Duration) -> f64 {
-    // It begins in the morning.
+    // Start in the morning.
     let hour = since.as_secs_f64() / DAY.as_secs_f64() + 0.3;
     let daylight = (1.0 - (hour * TAU).cos()) / 2.0;
-    // People come in waves, too.
+    // Traffic should also fluctuate within the day.
     let wave = 1.0 + 0.25 * (hour * TAU * 9.0).sin();
     NOON * (0.2 + 0.8 * daylight) * wave
 }
 
 fn choose(dice: &mut Dice) -> Visit {
     if dice.below(9) == 0 {
-        // Now and then one of them finds what is broken.
+        // Some bots scan for vulnerabilities.
         let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.place(PATHS.len())] };
         let agent = BOTS[dice.place(BOTS.len())].to_owned();
         return Visit { path, agent, referrer: "", language: "", member: None };
     }
-    // Some come often and many come once.
+    // This makes some people visit often, but most people rarely.
     let person = dice.below(PEOPLE).min(dice.below(PEOPLE));
     let member = (dice.below(15) == 0).then_some(person % MEMBERS + 1);
     let path = match member {
@@ -181,7 +181,7 @@ async fn ask(site: SocketAddr, request: String) -> io::Result<()> {
     Ok(())
 }
 
-/// Chance that is the same every time: an xorshift generator.
+/// A deterministic xorshift random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -200,7 +200,7 @@ impl Dice {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
 
-    /// From 0 to less than 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     fn fraction(&mut self) -> f64 {
         f64::from(u32::try_from(self.next() >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
     }

@@ -1,4 +1,4 @@
-//! The flags that several commands share.
+//! Options that are shared by multiple commands.
 
 pub(crate) mod clock;
 pub(crate) mod labels;

@@ -1,8 +1,8 @@
-//! A forum: members write, like, follow and join, and everything of it is counted.
+//! A forum that counts posts, comments, likes, followers and group members.
 //!
-//! The forum's own tables have the truth, row by row; [`Entities`] have the counts of these rows, in the same
-//! database, with copies in the store. A row and its count are written in one transaction: a client that
-//! hangs up, or a process that is killed, leaves both or neither.
+//! The forum tables contain the actual data. [`Entities`] stores the counts in the same database, and caches
+//! them in the store. A row and its count are written in one transaction, so that they are always consistent,
+//! even if a client disconnects or the process is killed.
 
 pub(crate) mod pause;
 mod error;
@@ -28,7 +28,7 @@ pub use rows::{Article, Named, Note};
 use kind::Summary;
 use readers::Readers;
 
-/// The forum, over its database and a store; cloning gives another handle on the same.
+/// A handle to the forum, which uses a database and a store. Clones share the same forum.
 #[derive(Clone, Debug)]
 pub struct Forum {
     database: SqliteDatabase,
@@ -39,34 +39,35 @@ pub struct Forum {
     messages: Entities<Message, SqliteDatabase>,
 }
 
-/// A count of which the cache hears after the commit.
+/// A count that will be applied to the cache after the commit.
 type Count<K> = UncommittedCount<K, SqliteDatabase>;
 
-/// A thing that a member can put a mark on.
+/// Something that a member can mark.
 #[derive(Clone, Copy, Debug)]
 pub enum Marked {
-    /// A member, whom somebody follows.
+    /// A member, to follow.
     Member,
-    /// A group, which somebody joins.
+    /// A group, to join.
     Group,
-    /// A post, which somebody likes.
+    /// A post, to like.
     Post,
-    /// A message, which somebody likes.
+    /// A message, to like.
     Message,
 }
 
 impl Forum {
-    /// Opens the file of this address, such as `sqlite:forum.db`, and makes what is missing in it; or a forum
-    /// that lives in the process.
+    /// Opens the SQLite file at this URL, e.g. `sqlite:forum.db`, and creates missing tables and content.
+    /// Without a URL, the forum is kept in memory.
     ///
     /// # Errors
-    /// When it cannot be opened or written.
+    ///
+    /// Returns an error if the file can't be opened or written.
     pub async fn open(address: Option<&str>, store: impl Into<AnyStore>) -> Result<Self, ForumError> {
         let store = store.into();
         let database = match address {
             Some(address) => {
                 let file = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
-                // Readers do not wait for writers.
+                // With this mode, readers do not wait for writers.
                 let file = file.journal_mode(SqliteJournalMode::Wal);
                 SqliteDatabase::new(SqlitePool::connect_with(file).await?)
             }
@@ -85,18 +86,20 @@ impl Forum {
         Ok(forum)
     }
 
-    /// Tells readers of posts apart under this secret, as all instances do that have it; without it, each has its
-    /// own, and a reader that comes to several of them counts several times.
+    /// Sets the secret that is used to count distinct readers. It should be the same on all instances. By
+    /// default, it is random, so a reader that visits another instance is counted once more.
     #[must_use]
     pub fn secret(mut self, secret: &Secret) -> Self {
         self.readers = self.readers.under(secret);
         self
     }
 
-    /// Publishes a post; answers with its number.
+    /// Publishes a post and returns the post id.
     ///
     /// # Errors
-    /// When there is no such member, a text is empty or too long, or it cannot be written.
+    ///
+    /// Returns an error if the member does not exist, if a text is empty or too long, or if the database
+    /// can't be written.
     pub async fn publish(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
         let (title, text) = (checked(title)?, checked(text)?);
         let mut change = self.change().await?;
@@ -109,7 +112,9 @@ impl Forum {
     /// Comments on a post.
     ///
     /// # Errors
-    /// When there is no such member or post, the text is empty or too long, or it cannot be written.
+    ///
+    /// Returns an error if the member or the post does not exist, if the text is empty or too long, or if the
+    /// database can't be written.
     pub async fn comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
         let text = checked(text)?;
         let mut change = self.change().await?;
@@ -120,10 +125,12 @@ impl Forum {
         Ok(())
     }
 
-    /// Leaves a message in a group.
+    /// Posts a message in a group.
     ///
     /// # Errors
-    /// When there is no such member or group, the text is empty or too long, or it cannot be written.
+    ///
+    /// Returns an error if the member or the group does not exist, if the text is empty or too long, or if
+    /// the database can't be written.
     pub async fn tell(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
         let text = checked(text)?;
         let mut change = self.change().await?;
@@ -133,10 +140,11 @@ impl Forum {
         Ok(())
     }
 
-    /// Likes, follows or joins, or takes that back. A member that has done so already changes nothing.
+    /// Likes, follows or joins, or undoes this. Setting or removing a mark twice has no effect.
     ///
     /// # Errors
-    /// When there is no such member, or none of what is marked, or it cannot be written.
+    ///
+    /// Returns an error if the member or the target does not exist, or if the database can't be written.
     pub async fn mark(&self, what: Marked, id: u32, member: u32, on: bool) -> Result<(), ForumError> {
         match what {
             Marked::Member => self.mark_in(&self.members, id, member, on).await,
@@ -190,47 +198,52 @@ impl Forum {
         Ok(self.groups.increment_in(change, u64::from(group), Group::Messages, 1).await?)
     }
 
-    /// Begins a transaction, of which the first statement has to write: one that reads first may be out of
-    /// date when it writes, and is refused then. Dropped without a commit, it leaves nothing.
+    /// Starts a transaction. The first statement must be a write: otherwise, SQLite might reject a later
+    /// write because the data that was read is out of date. If the transaction is dropped, it is rolled back.
     async fn change(&self) -> Result<Transaction<'static, Sqlite>, ForumError> {
-        // Not `BEGIN IMMEDIATE` by `begin_with`: dropped at a bad moment, that leaves the transaction open.
+        // We can't use `begin_with` and `BEGIN IMMEDIATE` here: if the future is dropped at the wrong time,
+        // the transaction stays open.
         Ok(self.database.pool().begin().await?)
     }
 
-    /// The number of different readers of a post in the last 30 days, those of each day by themselves; `None`
-    /// while the store does not say.
+    /// Returns the number of distinct readers of a post in the last 30 days, counted per day. Returns `None`
+    /// if the store is unavailable.
     pub async fn readers_of(&self, post: u32) -> Option<u64> {
         self.readers.of(post).await
     }
 
-    /// The counts of these members, in their order.
+    /// Returns the counts of these members, in the same order.
     ///
     /// # Errors
-    /// When neither store nor database can be read; so with the others.
+    ///
+    /// Returns an error if the counts can't be read, i.e. if both the store and the database fail.
     pub async fn counts_of_members(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Member>>, ForumError> {
         Ok(self.members.counts(&numbers(ids)).await?)
     }
 
-    /// The counts of these groups.
+    /// Returns the counts of these groups, in the same order.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the counts can't be read from the store or the database.
     pub async fn counts_of_groups(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Group>>, ForumError> {
         Ok(self.groups.counts(&numbers(ids)).await?)
     }
 
-    /// The counts of these posts.
+    /// Returns the counts of these posts, in the same order.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the counts can't be read from the store or the database.
     pub async fn counts_of_posts(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Post>>, ForumError> {
         Ok(self.posts.counts(&numbers(ids)).await?)
     }
 
-    /// The counts of these messages.
+    /// Returns the counts of these messages, in the same order.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the counts can't be read from the store or the database.
     pub async fn counts_of_messages(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Message>>, ForumError> {
         Ok(self.messages.counts(&numbers(ids)).await?)
     }
@@ -240,7 +253,7 @@ fn numbers(ids: &[u32]) -> Vec<EntityId> {
     ids.iter().map(|&id| u64::from(id).into()).collect()
 }
 
-/// Most bytes of a title or a text.
+/// Maximum length of a title or a text in bytes.
 const LONGEST: usize = 2000;
 
 fn checked(text: &str) -> Result<&str, ForumError> {

@@ -1,7 +1,7 @@
-//! A small site that counts its visits.
+//! A small site that uses the access counter.
 //!
-//! [`app`] is all there is to adding the access counter to a site: one layer on the site's own routes,
-//! and the admin router beside them. The [`forum`] counts what belongs to no time: likes, followers, views.
+//! To add the counter to a site, you only need the layer and the admin router, see [`app`]. The [`forum`]
+//! shows how to count things that are not time series, e.g. likes, followers and views.
 
 pub mod demo;
 pub mod forum;
@@ -17,14 +17,14 @@ use tower_http::timeout::TimeoutLayer;
 
 use forum::Forum;
 
-/// The path of the admin pages.
+/// Path of the admin pages.
 pub const ADMIN: &str = "/admin/stats";
 
-/// The time that `/slow` takes to answer.
+/// Response time of `/slow`.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// The site with its forum, counted by this layer, with these admin pages and a health check, which are not. A
-/// page has so much time for its answer.
+/// Builds a router for the site, the forum, the admin pages and a health check. The layer counts requests to
+/// the site and the forum. These requests are aborted after `request_timeout`.
 pub fn app(
     layer: AccessCounterLayer,
     forum: Forum,
@@ -42,7 +42,8 @@ pub fn app(
         .route("/fail", get(pages::fail))
         .merge(pages::forum::router(forum, limit))
         .fallback(pages::not_found)
-        // A body may never come. Within the counter, which so sees how it ends.
+        // Some clients never send the body. The timeout is inside the counter, so that it will record how
+        // these requests end.
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, request_timeout))
         .layer(layer.measure_bodies());
     Router::new().route("/healthz", get(async || "ok\n")).nest_service(ADMIN, admin).merge(site)

@@ -1,18 +1,18 @@
-//! Output that nothing waits for.
+//! Output that never blocks.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Lines on their way to a terminal, a file or a pipe. A thread of their own writes them: a reader that is
-/// slow holds up nothing, and one that is gone fails nothing. What finds no place then is lost.
+/// Writes lines to a terminal, a file or a pipe in a separate thread, so that a slow or closed reader can't
+/// block or fail the program. If the queue is full, lines are dropped.
 ///
-/// (`tracing-appender` does the same, but may print, and so block or panic, when it ends.)
+/// `tracing-appender` is similar, but might print on shutdown, which could block or panic.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines(SyncSender<Message>);
 
-/// Waits, when it is dropped, until the last lines are written; for a second at most.
+/// Waits for the remaining lines on drop, but at most for a second.
 #[derive(Debug)]
 pub(crate) struct LastLines(SyncSender<Message>);
 
@@ -22,22 +22,23 @@ enum Message {
     End(SyncSender<()>),
 }
 
-/// As many wait.
+/// Maximum number of queued lines.
 const WAITING: usize = 4096;
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Lines {
-    /// Begins to write to `output`.
+    /// Starts to write to `output`.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    ///
+    /// Returns an error if the thread can't be started.
     pub(crate) fn to(mut output: impl Write + Send + 'static) -> io::Result<(Self, LastLines)> {
         let (sender, messages) = sync_channel(WAITING);
         let write = move || {
             for message in messages {
                 match message {
-                    // Where it cannot be written, there is nowhere to say so.
+                    // If the output can't be written, we can't report this either.
                     Message::Text(text) => drop(output.write_all(&text).and_then(|()| output.flush())),
                     Message::End(ended) => drop(ended.send(())),
                 }

@@ -1,4 +1,4 @@
-//! Serves the site, and keeps its counts in a file, in Redis or in a database.
+//! Runs the site and stores the counts in a file, in Redis, or in a database.
 
 mod lines;
 mod patience;
@@ -19,7 +19,7 @@ use lines::Lines;
 use serve::settings;
 use serve::site::serve;
 
-/// A small site with a forum, which counts its visits, views and likes.
+/// A small site with a forum that counts visits, views and likes.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Settings {
@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
     };
     let lines = log.clone();
     tracing_subscriber::fmt().with_ansi(stderr().is_terminal()).with_writer(move || lines.clone()).init();
-    // The default hook would wait for the reader of the log.
+    // The default hook would block if nothing reads the log.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let result = match settings.command.take() {
         Some(Command::Import(settings)) => import::run(settings).await,

@@ -1,4 +1,4 @@
-//! The pages of the site, which know nothing of being counted.
+//! Pages of the site. The handlers do not contain any counting code.
 
 pub(crate) mod forum;
 
@@ -88,7 +88,7 @@ fn page(title: &str, body: &str) -> Html<String> {
     ))
 }
 
-/// Returns a text of a visitor as text in a page.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,21 +1,21 @@
-//! The time for which a store that is away is waited for.
+//! Retries while a store is unavailable.
 
 use std::time::{Duration, Instant};
 
 use counter_core::ErrorKind;
 
-/// The time for which a store that is away is waited for.
+/// Maximum time to wait for an unavailable store.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two attempts.
+/// Delay between attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a store has been away.
+/// Tracks how long a store has been unavailable.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Option<Instant>);
 
 impl Patience {
-    /// Notes that the store answers.
+    /// Records a successful attempt.
     pub(crate) const fn renew(&mut self) {
         self.0 = None;
     }
@@ -23,7 +23,9 @@ impl Patience {
     /// Waits before the next attempt.
     ///
     /// # Errors
-    /// When the store has been away for a minute, or when it is not away but refuses.
+    ///
+    /// Returns the error if the store has been unavailable for a minute, or if this is a different kind of
+    /// error.
     pub(crate) async fn bear(&mut self, error: counter_core::Error) -> Result<(), counter_core::Error> {
         let since = *self.0.get_or_insert_with(Instant::now);
         if *error.kind() != ErrorKind::Unavailable || since.elapsed() >= PATIENCE {

@@ -1,4 +1,4 @@
-//! The site: its flags, what runs beside its server, and the server.
+//! The site: settings, background tasks, and the HTTP server.
 
 mod announcement;
 mod parts;

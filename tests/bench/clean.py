@@ -1,10 +1,10 @@
-"""One pass of the cleaner of Redis in Action, section 5.2.1, written from its description.
+"""A cleaner pass as described in Redis in Action, section 5.2.1.
 
-Usage: clean.py PORT NOW. Prints how many samples it removed, and in how many seconds.
+Usage: clean.py PORT NOW. Prints the number of removed samples and the elapsed seconds.
 
-It goes through the sorted set of known hashes by rank. Each hash whose turn it is (one a minute, those of
-wider buckets as often as their width) is asked for its fields; what is older than 120 buckets is deleted,
-and a hash that has become empty leaves the set, unless somebody has written to it meanwhile.
+Iterates over the sorted set of known hashes by rank. Hashes that are due (every minute, or less often for wider buckets)
+are read, and samples older than 120 buckets are deleted. A hash that is now empty is removed from the set, unless it
+has been written to in the meantime.
 """
 
 import bisect
@@ -13,7 +13,7 @@ import time
 
 import redis
 
-KEPT = 120
+RETAINED_BUCKETS = 120
 
 
 def clean(server, now, turn):
@@ -28,7 +28,7 @@ def clean(server, now, turn):
             continue
         key = b"count:" + members[0]
         starts = sorted(int(start) for start in server.hkeys(key))
-        old = bisect.bisect_right(starts, now - KEPT * width)
+        old = bisect.bisect_right(starts, now - RETAINED_BUCKETS * width)
         if old == 0:
             continue
         server.hdel(key, *starts[:old])
@@ -55,6 +55,6 @@ def forget(server, key, member):
 if __name__ == "__main__":
     client = redis.Redis(port=int(sys.argv[1]))
     client.ping()
-    began = time.perf_counter()
+    started = time.perf_counter()
     samples = clean(client, int(sys.argv[2]), 0)
-    print(samples, time.perf_counter() - began)
+    print(samples, time.perf_counter() - started)

@@ -1,8 +1,8 @@
-//! The share of bots and of browsers that are told right, in lists of user agents.
+//! Bot detection accuracy on lists of user agents.
 //!
-//! `cargo run --release -p tests --example agents FOLDER` reads every file of the folder, each with lines of
-//! `bot` or `browser`, a tab, and a user agent, and says for each file what is right; with `wrong` behind the
-//! folder also which lines are not.
+//! `cargo run --release -p tests --example agents FOLDER` reads all files in the folder. Lines consist of
+//! `bot` or `browser`, a tab, and a user agent. Prints the share of correct results for a file. If you append
+//! `wrong`, it also prints the misclassified lines.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -15,7 +15,7 @@ use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// How many there were of a kind, and how many were told right.
+/// Number of user agents of a kind, and how many are classified correctly.
 #[derive(Clone, Copy, Default)]
 struct Share {
     right: u64,

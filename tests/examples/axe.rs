@@ -1,4 +1,4 @@
-//! The browser of `tests/tools/axe`: every page for people under the rules of axe-core, the file of which it is given.
+//! The browser part of `tests/tools/axe`: runs axe-core on the pages. The argument is the path to axe-core.
 
 use std::error::Error;
 use std::fs;
@@ -6,13 +6,13 @@ use std::fs;
 use serde_json::Value;
 use tests::browser::{Page, Wanted, browse};
 
-/// Adds notes, which the charts then have.
+/// Adds notes, so that the charts will show them.
 const NOTED: &str = r#"
 const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
 Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
 "#;
 
-/// Calls `done` with what there is against a page, a text for each element.
+/// Calls `done` with the violations on a page, as a list with a string for each element.
 const RUN: &str = r#"
 for (const details of document.querySelectorAll("details")) details.open = true;
 axe.run(document, { resultTypes: ["violations"] }).then(
@@ -68,7 +68,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 page.open("").await;
                 page.until_text("h1", |title| title == "Log in").await;
                 said.extend(try_page(&page, &axe).await.iter().map(|what| format!("log in: {what}")));
-                // The page that is not there is one of them, and the browser says so.
+                // The browser complains about the page that doesn't exist. This is expected, so we discard
+                // the complaints.
                 page.complaints().await;
                 said
             })

@@ -1,8 +1,8 @@
-//! The server of `tests/tools/confirm`: the same page four times, on addresses of their own, over one Redis.
+//! The server for `tests/tools/confirm`: the same page on four addresses, with the same Redis server.
 //!
-//! `book` updates the counter as *Redis in Action* does and awaits it: for each precision `HINCRBY` and
-//! `ZADD`, in one pipeline per request, over one client that all requests share. It counts what the layer
-//! counts: `hits`, and the route.
+//! `book` updates the counter like *Redis in Action*, and waits for it: `HINCRBY` and `ZADD` for each
+//! precision, in a single pipeline, via a client that is shared across requests. It counts the same as the
+//! layer: `hits` and the route.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let site = site.into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { serve(listener, site).await });
     }
-    // It is killed.
+    // Run until killed.
     std::future::pending().await
 }
 

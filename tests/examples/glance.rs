@@ -1,5 +1,5 @@
-//! What `tests/tools/glance` prints: how long the dashboard takes to answer when there are 2,000 counters, from
-//! memory, from Redis, and from a SQLite file with ten years of days, without a network to the browser.
+//! Measures the response time of the dashboard for `tests/tools/glance`: with 2,000 counters in memory, in
+//! Redis, and in a SQLite file with ten years of days. Does not include a network.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -38,14 +38,14 @@ const YEARS: [(&str, &str); 7] = [
     ("two years", "/?precision=86400&span=750"),
 ];
 
-/// Days of each counter, and those of them that have visitors.
+/// Number of days in total, and with visitors.
 const DAYS: u32 = 3660;
 const VISITED: u64 = 730;
 
-/// How often each page is asked for; the first time warms up.
+/// How often to request a page. The first request is only for warming up.
 const TIMES: usize = 21;
 
-/// How long Redis may take to be connected.
+/// Timeout for connecting to Redis.
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::main]
@@ -66,7 +66,7 @@ async fn measure(name: &str, store: impl Store + Clone) -> Result<(), Box<dyn Er
     time(name, &counter_admin::router(counters.stats(), Access::open()), &PAGES).await
 }
 
-/// Times a store that has days for years and hours for two.
+/// Measures a store that retains days for ten years and hours for two years.
 async fn measure_years() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite:{}", folder.path().join("counts.db").display());
@@ -88,7 +88,7 @@ async fn measure_years() -> Result<(), Box<dyn Error>> {
         for counter in &all {
             recorder.record_at(*counter, None, at, NonZeroU32::MIN);
         }
-        // A sketch is as large as it gets from some 2,000 visitors on.
+        // A sketch reaches its maximum size at about 2,000 visitors.
         for person in 0..if ago < VISITED { 3000_u64 } else { 0 } {
             let visitor = key.visitor(&[&(ago + person).to_le_bytes()]);
             recorder.record_at(all[0], Some(visitor), at, NonZeroU32::MIN);
@@ -118,7 +118,7 @@ async fn time(name: &str, router: &Router, pages: &[(&str, &str)]) -> Result<(),
     Ok(())
 }
 
-/// As many counters as there are places, each with a hit in every one of the last hundred hours.
+/// Records hits on 2,000 counters in each of the previous 100 hours.
 fn visit(counters: &Counters) {
     let (recorder, now, key) = (counters.recorder(), Timestamp::now(), VisitorKey::new([7; 16]));
     for number in 0..2000_u64 {

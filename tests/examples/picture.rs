@@ -1,5 +1,5 @@
-//! The picture in the README, as the file that it is given: the page of a counter as far as its statuses, with the labels of
-//! the first page below it, of a day that is made up.
+//! Takes the screenshot for the README: a counter page down to the statuses, followed by the labels from the
+//! first page, with synthetic data for a day. The argument is the output file.
 
 use std::error::Error;
 use std::fs;
@@ -16,16 +16,15 @@ use counter_core::{Counters, MemoryStore, Precision, Precisions, Recorder, Times
 use tests::browser::{Page, Wanted, browse_at};
 use tests::noon_offset;
 
-/// The width of a bucket of the chart.
+/// Bucket width of the chart in seconds.
 const WIDTH: u32 = 900;
 
-/// The buckets of a day.
 const BUCKETS: u32 = 96;
 
-/// The counter whose page is shown.
+/// The counter to show.
 const COUNTER: &str = "/articles/{id}";
 
-/// Values of labels, those first that are frequent.
+/// Label values, in descending frequency.
 const LABELS: [(&str, &[&str]); 3] = [
     ("referrer", &["search.example", "news.example", "forum.example", "blog.example", "letters.example"]),
     ("device", &["mobile", "desktop", "tablet", "tv"]),
@@ -73,7 +72,7 @@ async fn take(page: &Page) -> Vec<u8> {
     ))
     .await;
     page.until_text("#live", |live| live == "Live").await;
-    // What is said of the process is that of one which has just begun.
+    // Remove the process status, because the process has just started.
     page.run_until_done(
         "for (const gone of document.querySelectorAll('#status, footer, .logout, #days, #compare-details nav, details'))
             (gone.id === 'days' ? gone.closest('section') : gone).remove();
@@ -88,7 +87,7 @@ async fn take(page: &Page) -> Vec<u8> {
     page.picture_of("body").await
 }
 
-/// Counts the visits of two days, as the sites of a magazine have them.
+/// Generates visits for two days, similar to a magazine site.
 #[expect(clippy::cast_possible_truncation, reason = "some hundred visits, and sizes of pages")]
 fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -108,7 +107,7 @@ fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
             for counter in [hits, articles] {
                 recorder.record_at(counter, visitor, at, NonZeroU32::MIN);
             }
-            // Half of them are as fast as a cache, since there is one.
+            // Requests are faster after the cache is introduced.
             let cached = if ago < 7.0 { 0.4 } else { 1.0 };
             let ms =
                 9.0 * cached + 24.0 * cached * dice.fraction() + 3.0 * (4.2 * dice.fraction().powi(6)).exp();
@@ -138,11 +137,11 @@ fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Chance that is the same every time: an xorshift generator.
+/// Deterministic random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {
-    /// From 0 to less than 1.
+    /// Returns a number in [0, 1).
     fn fraction(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

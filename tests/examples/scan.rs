@@ -1,5 +1,5 @@
-//! The server of `tests/tools/scan`: a small site on one thread, `bare`, with the `layer` as it is by
-//! default, or with `rules` and all facets. Counts stay in the process.
+//! The server for `tests/tools/scan`: a small site on a single thread, either `bare`, with the default
+//! `layer`, or with `rules` and every facet. Counts are only held in memory.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One of each kind of pattern, none of which wants what a scanner asks for.
+/// Rules with any kind of pattern. These should not match any of the scanner's requests.
 fn rules() -> Result<Rules, RulesError> {
     Rules::builder()
         .rule(Rule::counter("home").pattern(""))

@@ -1,7 +1,7 @@
-//! How many increments of windows a second: one awaited script call for each, and folded.
+//! Measures how many window increments are possible in a second, either waiting for a script call, or folded.
 //!
-//! `cargo run --release -p tests --example window` starts a Redis of its own, lets 256 tasks count over 100
-//! counters for a second in either way, in turns, and says the medians and their ratio.
+//! `cargo run --release -p tests --example window` starts a Redis server and lets 256 tasks increment 100
+//! counters. Both strategies run in turns of a second. Prints the medians and the ratio.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -17,7 +17,7 @@ const COUNTERS: usize = 100;
 const TURNS: usize = 9;
 const TURN: Duration = Duration::from_secs(1);
 
-/// A way to count.
+/// How to count.
 #[derive(Clone)]
 enum Way {
     Awaited(WindowCounters),
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Counts for a while, and answers how often.
+/// Counts for a turn, and returns the number of increments.
 async fn turn(way: &Way) -> u64 {
     let end = Instant::now() + TURN;
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Anomalies: the score of detectors, and series that are made up for them.
+//! Anomaly detection: simulated series, and the score of a detector.
 
 pub mod score;
 pub mod simulated;

@@ -1,4 +1,4 @@
-//! The example in a browser: what people see of it.
+//! The dashboard of the example in a browser.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,31 +23,31 @@ use crate::noon::noon_offset;
 use crate::process::{Process, example};
 use crate::until::until;
 
-/// How long a browser may take to start, or to show something, on a busy machine.
+/// Upper bound for the time that the browser may take to start, or to show a change.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// How many ports are tried before the fault is not the port's.
+/// Number of ports to try before we give up.
 const PORTS: usize = 5;
 
-/// Who visits the site.
+/// User agent of the visitor.
 const SOMEBODY: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-/// What has been visited before a page is opened, by one visitor.
+/// Paths that are requested before the dashboard is opened.
 const VISITED: [&str; 8] =
     ["/", "/", "/", "/articles/1", "/articles/2", "/search?q=once", "/fail", "/articles"];
 
-/// Settings of a browser.
+/// Browser settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Lets scripts run.
+    /// Enables scripts.
     pub script: bool,
-    /// Makes the site visit itself all the time, and watch over itself.
+    /// Starts the site with simulated visits and alerts.
     pub demo: bool,
     /// Prefers the dark colour scheme.
     pub dark: bool,
-    /// The width in pixels; a page of less than 500 is on a telephone.
+    /// Window width in pixels. If this is less than 500, the browser will emulate a phone.
     pub width: u32,
-    /// The height in pixels.
+    /// Window height in pixels.
     pub height: u32,
 }
 
@@ -57,20 +57,20 @@ impl Default for Wanted {
     }
 }
 
-/// A page in a browser in Tokyo.
+/// A page in a browser with the time zone of Tokyo.
 #[derive(Clone, Debug)]
 pub struct Page {
     client: Client,
     site: SocketAddr,
 }
 
-/// Starts the example, visits it eight times, opens its dashboard in a browser by the link that it says, has
-/// that used, and ends both; what came of using it. It is noon where the site's days begin. In the end the
-/// browser must have had nothing to complain about.
+/// Starts the example, sends eight requests, opens the dashboard via the printed link, and calls `using`.
+///
+/// At the site, it is noon. Returns the result of `using` after the browser and the example are closed.
 ///
 /// # Panics
 ///
-/// When something does not start or end, and as `using` does.
+/// Panics if something can't be started or stopped, if the browser logs an error, or if `using` panics.
 pub async fn browse<F: Future<Output: 'static> + 'static>(
     wanted: Wanted,
     using: impl FnOnce(Page) -> F + 'static,
@@ -79,12 +79,12 @@ pub async fn browse<F: Future<Output: 'static> + 'static>(
     browse_at(link, wanted, using).await
 }
 
-/// Does the same as [`browse`] with a site that is there already, whose dashboard has this link; its pages are visited as
-/// well, and its counter `hits` has the eight visits from the beginning.
+/// Like [`browse`], but for a site that is already running, with this link to the dashboard. The pages are
+/// requested here as well, and the counter `hits` must include these eight requests.
 ///
 /// # Panics
 ///
-/// As [`browse`] does.
+/// Panics like [`browse`].
 pub async fn browse_at<F: Future<Output: 'static> + 'static>(
     link: String,
     wanted: Wanted,
@@ -110,7 +110,7 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
         (came, page.complaints().await)
     };
     let used = LocalSet::new().run_until(async { spawn_local(used).await }).await;
-    // Also after a panic: a driver that is killed leaves its browser behind.
+    // Also after a panic: if we kill the driver, the browser will keep running.
     client.close().await.expect("the browser ends");
     match used {
         Ok((came, complaints)) => {
@@ -121,7 +121,7 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
     }
 }
 
-/// The example, and the link to its dashboard.
+/// Starts the example. Returns the process and a link to its dashboard.
 async fn start_example(demo: bool) -> (Process, String) {
     let mut command = Command::new(example().await);
     command.args([
@@ -144,17 +144,18 @@ async fn start_example(demo: bool) -> (Process, String) {
         command.args(["--demo-traffic", "--alerts"]);
     }
     let example = Process::start(&mut command);
-    // A token that was given is not printed.
+    // A configured token is not printed.
     let link = |line: &str| Some(line.trim()).filter(|line| line.contains("/admin/stats")).map(str::to_owned);
     let link = example.wait_line(link, LIMIT).await;
     let and = if link.contains('?') { '&' } else { '?' };
     (example, format!("{link}{and}token=a-token-for-tests"))
 }
 
-/// The driver of the browser, and its port.
+/// Starts the browser driver. Returns the process and its port.
 async fn start_driver() -> (Process, u16) {
     let started = |line: &str| {
-        // One that is free for IPv4 may be taken for IPv6, and it needs both.
+        // The driver needs the port for both IPv4 and IPv6, but a port that is free for IPv4 might be taken
+        // for IPv6.
         if line.contains("port not available") {
             return Some(None);
         }
@@ -188,9 +189,9 @@ fn capabilities(wanted: Wanted, profile: &str) -> Map<String, Value> {
     all.as_object().expect("an object").clone()
 }
 
-/// Every method panics when the browser does not do as it is told, or what it is about is not there.
+/// All methods panic if the command fails or if the element does not exist.
 impl Page {
-    /// Goes to an address of the dashboard, when what was visited until now is counted.
+    /// Waits until all requests are counted, and opens a path of the dashboard.
     pub async fn open(&self, path: &str) {
         let is_counted = async || {
             let path = "/admin/stats/api/lifetimes?counter=hits";
@@ -203,26 +204,26 @@ impl Page {
         self.client.goto(&address).await.expect("it opens");
     }
 
-    /// A request to the site, by somebody else.
+    /// Sends a request to the site as a visitor.
     pub async fn visit(&self, path: &str) {
         get(self.site, path, &[("User-Agent", SOMEBODY)]).await;
     }
 
-    /// The address of the page.
+    /// Returns the page URL.
     pub async fn address(&self) -> String {
         self.client.current_url().await.expect("there is one").to_string()
     }
 
-    /// The visible text of an element, its white space made into single spaces.
+    /// Returns the visible text of an element, with white space collapsed.
     pub async fn text(&self, css: &str) -> String {
         single_spaced(&self.element(css).await.text().await.expect("it has a text"))
     }
 
-    /// Waits until what can be read in an element is as `wanted`.
+    /// Waits for the text of an element to match.
     pub async fn until_text(&self, css: &str, wanted: impl Fn(&str) -> bool) {
         let is_wanted = async || {
             let Ok(element) = self.client.find(Locator::Css(css)).await else { return false };
-            // It may be replaced between the two questions.
+            // The element may be replaced between these two commands.
             let Ok(text) = element.text().await else { return false };
             wanted(&single_spaced(&text))
         };
@@ -239,7 +240,7 @@ impl Page {
         self.write(css, &key.into().to_string()).await;
     }
 
-    /// Writes into an element.
+    /// Types text into an element.
     pub async fn write(&self, css: &str, text: &str) {
         self.element(css).await.send_keys(text).await.expect("it takes keys");
     }
@@ -248,25 +249,25 @@ impl Page {
         self.client.find(Locator::Css(css)).await.expect("it is there")
     }
 
-    /// Runs a script; what it returns.
+    /// Runs a script and returns the result.
     pub async fn run(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.expect("it runs")
     }
 
-    /// Runs a script that calls `done`; what that is called with.
+    /// Runs a script that must call `done`, and returns the argument of this call.
     pub async fn run_until_done(&self, script: &str) -> Value {
         let script = format!("const done = arguments[arguments.length - 1];\n{script}");
         self.client.execute_async(&script, Vec::new()).await.expect("it runs")
     }
 
-    /// Waits until a page that is live has asked for its numbers so often from now on, and shown them.
+    /// Waits until a live page has refreshed itself this number of times from now on.
     pub async fn until_refreshed(&self, times: usize) {
         let asked = async || {
             let asked = "return performance.getEntriesByType('resource')
                 .filter((entry) => entry.name.includes('/parts') && entry.responseEnd).length";
             usize::try_from(self.run(asked).await.as_u64().expect("a number")).expect("some")
         };
-        // The last answer has come, and need not be shown.
+        // The page might not show the latest response yet.
         let wanted = asked().await + times + 1;
         until("the page has refreshed itself", LIMIT, async || asked().await >= wanted).await;
     }
@@ -277,13 +278,13 @@ impl Page {
             .await;
     }
 
-    /// Takes the complaints of the browser about the page: errors, and violations of its policy.
+    /// Takes the errors and policy violations from the browser log.
     pub async fn complaints(&self) -> Vec<String> {
         let said = self.driver("se/log", json!({"type": "browser"})).await;
         said.as_array().expect("entries").iter().map(Value::to_string).collect()
     }
 
-    /// Leaves a picture in the folder `screenshots` of the target folder.
+    /// Saves a screenshot to the folder `screenshots` in the target folder.
     pub async fn picture(&self, name: &str) {
         let example = example().await;
         let folder: PathBuf =
@@ -293,9 +294,9 @@ impl Page {
         fs::write(folder.join(format!("{name}.png")), picture).expect("it is written");
     }
 
-    /// Returns the picture of an element, all of it, as the bytes of a PNG.
+    /// Returns a screenshot of the whole element as PNG bytes.
     pub async fn picture_of(&self, css: &str) -> Vec<u8> {
-        // What does not fit the window would be cut off.
+        // We need to grow the window, because the screenshot would otherwise be clipped to it.
         let script = format!(
             "const box = document.querySelector('{css}').getBoundingClientRect();
              return [outerWidth, Math.ceil(outerHeight - innerHeight + scrollY + box.bottom)]"
@@ -316,7 +317,7 @@ fn single_spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A command of this driver alone.
+/// A command that only this driver supports.
 #[derive(Debug)]
 struct Asked {
     path: &'static str,

@@ -1,39 +1,40 @@
-//! A child process that ends with its owner.
+//! Child processes that are killed on drop.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// A child that is killed and reaped on drop; it knows SIGTERM, which std's own does not.
+/// A child process that will be killed and reaped on drop. Unlike the `Child` of std, it can also be sent
+/// SIGTERM.
 #[derive(Debug)]
 pub(crate) struct OwnedChild(Child);
 
 impl OwnedChild {
-    /// Starts `command` without an input.
+    /// Spawns `command` with an empty standard input.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Self> {
         command.stdin(Stdio::null()).spawn().map(Self)
     }
 
-    /// The process itself, for its pipes and its id.
+    /// Returns the process, e.g. to take the pipes or the id.
     pub(crate) fn process(&mut self) -> &mut Child {
         &mut self.0
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status, or `None` if the process has not exited yet.
     pub(crate) fn status(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().expect("a child of ours can be waited for")
     }
 
-    /// Sends SIGTERM, unless it has ended.
+    /// Sends SIGTERM, unless the process has already exited.
     pub(crate) fn terminate(&mut self) {
         self.signal("TERM");
     }
 
-    /// Sends the signal of this name, unless it has ended.
+    /// Sends the signal with this name, unless the process has already exited.
     pub(crate) fn signal(&mut self, signal: &str) {
-        // Until a child is reaped its id is not given away, so the signal meets nobody else.
+        // The id can't be reused until we reap the child, so this can't hit a different process.
         if self.status().is_some() {
             return;
         }
-        // The shell's own `kill`: the program of that name is missing on slim systems.
+        // We use the `kill` of the shell because slim systems do not install the program.
         let sent = Command::new("sh")
             .args(["-c", "kill -\"$1\" \"$0\""])
             .arg(self.0.id().to_string())
@@ -43,7 +44,7 @@ impl OwnedChild {
         assert!(sent.success(), "SIG{signal} to a child of ours: {sent}");
     }
 
-    /// Ends it at once by SIGKILL, and reaps it.
+    /// Kills the process with SIGKILL and reaps it.
     pub(crate) fn kill(&mut self) -> ExitStatus {
         self.0.kill().expect("a child of ours can be killed");
         self.0.wait().expect("a child of ours can be waited for")
@@ -52,7 +53,8 @@ impl OwnedChild {
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
-        // Not `Self::kill`: a panic in a drop while a test panics would hide what failed.
+        // We can't call `Self::kill` here: if it panicked while the test panics, the reason for the failure
+        // would be lost.
         drop(self.0.kill());
         drop(self.0.wait());
     }

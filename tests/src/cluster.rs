@@ -1,4 +1,4 @@
-//! A real Redis cluster of a test's own.
+//! A Redis cluster that is started for one test.
 
 use std::net::TcpListener;
 use std::thread;
@@ -8,48 +8,47 @@ use crate::redis::{RedisServer, address, free_port, owned, plain};
 use crate::resp::Value;
 use crate::until::block_until;
 
-/// How long the cluster may take to come to an agreement.
+/// Upper bound for the time that the nodes need to agree.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// How many masters there are: the least of which a majority survives the death of one.
+/// Number of masters. Three is the minimum for a majority if a node dies.
 const NODES: usize = 3;
 
-/// How many slots the keys are spread over.
+/// Number of slots in a Redis cluster.
 const SLOTS: u16 = 16_384;
 
-/// How far above its port each node speaks to the others.
+/// Offset from the port of a node to the port of the cluster bus.
 const TO_BUS: u16 = 10_000;
 
-/// Three masters without replicas, each a [`RedisServer`] with a third of the slots.
+/// Three masters without replicas. Each is a [`RedisServer`] with a third of the slots.
 ///
-/// A node keeps its data over a restart, and while it is down the others go on with their slots.
-/// Its methods block. A cluster is writable two seconds after its nodes have started at the
-/// earliest, as the servers will have it.
+/// A node keeps its data across a restart. If a node can't be reached, the rest of the cluster will continue
+/// to serve the other slots. All methods block. A cluster will accept writes two seconds after the nodes
+/// start at the earliest, because Redis enforces this delay.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
-    /// What the nodes call each other.
+    /// Node ids inside the cluster.
     ids: Vec<String>,
 }
 
 impl RedisCluster {
-    /// Starts a cluster whose nodes take one of them for dead after a second of silence.
+    /// Starts a cluster in which a node is marked as failed if it does not respond for a second.
     ///
     /// # Panics
     ///
-    /// When it is not complete within two minutes.
+    /// Panics if the cluster is not complete within two minutes.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts a cluster with further arguments to each node, such as
-    /// `&["--cluster-require-full-coverage", "yes"]`; they win over those of
-    /// [`start`](Self::start).
+    /// Starts a cluster with additional arguments for the nodes, e.g. `&["--cluster-require-full-coverage",
+    /// "yes"]`. These override the arguments of [`start`](Self::start).
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start), also when the servers do not like the arguments.
+    /// Panics like [`start`](Self::start), and if the servers reject the arguments.
     #[must_use]
     pub fn start_with(arguments: &[&str]) -> Self {
         let cluster = Self::start_nodes(arguments);
@@ -60,7 +59,7 @@ impl RedisCluster {
     }
 
     fn start_nodes(arguments: &[&str]) -> Self {
-        // At the same time: each lets two seconds pass before it takes writes.
+        // In parallel, because a node rejects writes for two seconds after startup.
         let nodes: Vec<RedisServer> = thread::scope(|scope| {
             let starting: Vec<_> = (0..NODES).map(|_| scope.spawn(|| start_node(arguments))).collect();
             starting.into_iter().map(|node| node.join().expect("the node starts")).collect()
@@ -69,22 +68,23 @@ impl RedisCluster {
         Self { nodes, ids }
     }
 
-    /// Gives each node its slots and its epoch.
+    /// Assigns slots and an epoch to the nodes.
     fn assign_slots(&self) {
         let mut end = SLOTS;
         for (i, node) in self.nodes.iter().enumerate().rev() {
             let start = end - end / (u16::try_from(i).expect("few nodes") + 1);
             done(&node.command(&["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &(end - 1).to_string()]));
             end = start;
-            // Each claims under an epoch of its own, so that nobody has to settle which is later.
+            // With distinct epochs, the nodes do not need to resolve a conflict.
             done(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
         }
     }
 
-    /// Makes the nodes known to each other, when all of them have an epoch: a node that has been met is given none.
+    /// Connects the nodes. This must be called after the epochs are set, because `SET-CONFIG-EPOCH` fails on
+    /// a node that knows other nodes.
     ///
-    /// A node gives up a handshake that takes longer than a second. Then it may know no other node although the others know
-    /// it, so it is introduced again.
+    /// A node will abort a handshake that takes longer than a second. It might then know no other node
+    /// although the rest of the cluster knows it, so we repeat the command until all nodes agree.
     fn introduce(&self) {
         let port = self.nodes[0].port().to_string();
         let meet = || {
@@ -106,19 +106,19 @@ impl RedisCluster {
         });
     }
 
-    /// The nodes; the same for life.
+    /// Returns the nodes. The order never changes.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// One of the [`nodes`](Self::nodes).
+    /// Returns the node at this index in [`nodes`](Self::nodes).
     #[must_use]
     pub fn node(&self, i: usize) -> &RedisServer {
         &self.nodes[i]
     }
 
-    /// The addresses of all nodes as `fred` takes them:
+    /// Returns the addresses of all nodes as a URL for `fred`:
     /// `redis-cluster://127.0.0.1:PORT?node=127.0.0.1:PORT&node=127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
@@ -126,22 +126,22 @@ impl RedisCluster {
         format!("redis-cluster://{}", addresses.join("&node=").replacen('&', "?", 1))
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     ///
     /// # Panics
     ///
-    /// When no node is up.
+    /// Panics if no node is up.
     #[must_use]
     pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
         let slot = self.ask_any(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);
         u16::try_from(int(&slot)).expect("a slot is small")
     }
 
-    /// The number of the node that has the slot: while the slot moves, still the one that it comes from.
+    /// Returns the index of the node that owns the slot. During a migration, this is always the source node.
     ///
     /// # Panics
     ///
-    /// When no node is up, or none has it.
+    /// Panics if no node is up, or if the slot is not assigned.
     #[must_use]
     pub fn master_of(&self, slot: u16) -> usize {
         let Value::Array(ranges) = self.ask_any(&["CLUSTER", "SLOTS"]) else {
@@ -159,21 +159,22 @@ impl RedisCluster {
         index.expect("the nodes know each other alone")
     }
 
-    /// The number of the node that has the key: [`master_of`](Self::master_of) its [slot](Self::slot_of).
+    /// Returns the index of the node that owns the key, i.e. the [`master_of`](Self::master_of) the
+    /// [slot](Self::slot_of).
     ///
     /// # Panics
     ///
-    /// When no node is up.
+    /// Panics if no node is up.
     #[must_use]
     pub fn owner_of(&self, key: impl AsRef<[u8]>) -> usize {
         self.master_of(self.slot_of(key))
     }
 
-    /// Runs one command where the key is, also while its slot is on its way.
+    /// Runs a command on the node that stores the key. This also works during a migration.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// Panics if the reply can't be received.
     pub fn command_on_owner(&self, key: impl AsRef<[u8]>, words: &[impl AsRef<[u8]>]) -> Value {
         let answer = self.nodes[self.owner_of(key)].command(words);
         let Value::Error(text) = &answer else { return answer };
@@ -184,20 +185,20 @@ impl RedisCluster {
         asked.expect("the nodes know each other alone").command_asking(words)
     }
 
-    /// The sum of the integers that a command answers on all nodes, such as `DBSIZE`.
+    /// Returns the sum of the integers that all nodes reply, e.g. to `DBSIZE`.
     ///
     /// # Panics
     ///
-    /// When a node is down or answers anything else.
+    /// Panics if a node can't be reached, or if it does not reply with an integer.
     pub fn sum(&self, words: &[impl AsRef<[u8]>]) -> i64 {
         self.nodes.iter().map(|node| node.int(words)).sum()
     }
 
-    /// The keys of all nodes that match a pattern, in order.
+    /// Returns the keys on all nodes that match a pattern, in order.
     ///
     /// # Panics
     ///
-    /// When a node is down, or a key is not UTF-8.
+    /// Panics if a node can't be reached, or if a key is not UTF-8.
     #[must_use]
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         let mut keys: Vec<String> =
@@ -206,31 +207,31 @@ impl RedisCluster {
         keys
     }
 
-    /// Stops a node cleanly; see [`RedisServer::stop`].
+    /// Stops a node cleanly. See [`RedisServer::stop`].
     pub fn stop_node(&mut self, i: usize) {
         self.nodes[i].stop();
     }
 
-    /// Ends a node at once; see [`RedisServer::kill`].
+    /// Kills a node. See [`RedisServer::kill`].
     pub fn kill_node(&mut self, i: usize) {
         self.nodes[i].kill();
     }
 
-    /// Starts a node again, with its data and slots, and waits until the cluster is whole.
+    /// Restarts a node with the same data and slots, and waits until the cluster is healthy.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     pub fn restart_node(&mut self, i: usize) {
         self.nodes[i].restart();
         self.until_whole();
     }
 
-    /// Waits until all other nodes have taken this one for dead: about two seconds after its end.
+    /// Waits until all other nodes mark this node as failed. This takes about two seconds.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     pub fn until_missed(&self, i: usize) {
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
         block_until("the dead node is missed", LIMIT, || {
@@ -238,27 +239,27 @@ impl RedisCluster {
         });
     }
 
-    /// Waits until all nodes are up, hold each other for alive, and all slots are served.
+    /// Waits until all nodes are up and see each other, and all slots are served.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     pub fn until_whole(&self) {
         block_until("the cluster is whole", LIMIT, || self.nodes.iter().all(sees_all_well));
     }
 
-    /// Puts a slot on its way to another node; none of its keys moves yet.
+    /// Starts to migrate a slot to a different node. This does not move any keys yet.
     ///
-    /// From now on the node that has it answers `ASK` for keys that it does not have, and
-    /// `TRYAGAIN` for several keys of which it has but some.
+    /// From now on, the source node replies with `ASK` to a command on a key that it does not have, and with
+    /// `TRYAGAIN` if it only has some of the keys.
     ///
     /// # Panics
     ///
-    /// When the slot is there already, or a node is down.
+    /// Panics if the slot is already on that node, or if a node can't be reached.
     pub fn begin_migration(&self, slot: u16, to: usize) -> Migration {
         let migration = Migration { slot, from: self.master_of(slot), to };
         let slot = slot.to_string();
-        // In this order: whoever is sent on finds the door open.
+        // In this order, so that the target is ready when the source redirects the first client.
         let from = &self.ids[migration.from];
         done(&self.nodes[to].command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", from]));
         let to = &self.ids[to];
@@ -266,11 +267,11 @@ impl RedisCluster {
         migration
     }
 
-    /// Moves these keys of the slot, those that are there.
+    /// Moves these keys of the slot. Missing keys are ignored.
     ///
     /// # Panics
     ///
-    /// When a key is of another slot, or a node is down.
+    /// Panics if a key belongs to a different slot, or if a node can't be reached.
     pub fn move_keys(&self, migration: Migration, keys: &[impl AsRef<[u8]>]) {
         let port = self.nodes[migration.to].port().to_string();
         let mut words: Vec<&[u8]> =
@@ -280,11 +281,11 @@ impl RedisCluster {
         assert!(matches!(&answer, Value::Simple(text) if text == "OK" || text == "NOKEY"), "{answer:?}");
     }
 
-    /// Moves the keys of the slot that are left, and gives the slot to its new node.
+    /// Moves the rest of the keys, and assigns the slot to the target node.
     ///
     /// # Panics
     ///
-    /// When a node is down.
+    /// Panics if a node can't be reached.
     pub fn end_migration(&self, migration: Migration) {
         let Migration { slot, from, to } = migration;
         let slot = slot.to_string();
@@ -295,42 +296,42 @@ impl RedisCluster {
             }
             self.move_keys(migration, &keys);
         }
-        // The new master first: until it knows, nobody may send others there.
+        // The target first: no other node may redirect clients to it until it owns the slot.
         let others = (0..NODES).filter(|&i| i != to && i != from);
         for i in [to, from].into_iter().chain(others) {
             done(&self.nodes[i].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]));
         }
     }
 
-    /// Moves a slot with all of its keys to another node.
+    /// Migrates a slot with all keys to a different node.
     ///
     /// # Panics
     ///
-    /// When the slot is there already, or a node is down.
+    /// Panics if the slot is already on that node, or if a node can't be reached.
     pub fn migrate_slot(&self, slot: u16, to: usize) {
         self.end_migration(self.begin_migration(slot, to));
     }
 
-    /// What the first node that is up answers.
+    /// Returns the reply of any node that is up.
     fn ask_any(&self, words: &[impl AsRef<[u8]>]) -> Value {
         self.nodes.iter().find_map(|node| node.try_command(words).ok()).expect("a node is up")
     }
 
-    /// The end of the node's address in the words of its fellows.
+    /// Returns the end of the node address, as it appears in `CLUSTER NODES`.
     fn bus(&self, i: usize) -> String {
         let port = self.nodes[i].port();
         format!("{port}@{}", port + TO_BUS)
     }
 }
 
-/// A slot that is on its way from one node to another.
+/// A slot that is being migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The slot.
     pub slot: u16,
-    /// The node that it leaves.
+    /// Index of the source node.
     pub from: usize,
-    /// The node that it goes to.
+    /// Index of the target node.
     pub to: usize,
 }
 
@@ -352,7 +353,7 @@ fn start_node(arguments: &[&str]) -> RedisServer {
     })
 }
 
-/// A port that was free just now, with that of the bus above it.
+/// Returns a port that is free together with the corresponding bus port.
 fn free_port_with_bus() -> u16 {
     loop {
         let port = free_port();
@@ -367,7 +368,7 @@ fn id(node: &RedisServer) -> String {
     node.command(&["CLUSTER", "MYID"]).text().expect("an id is text")
 }
 
-/// What a node knows about all, a line for each.
+/// Returns `CLUSTER NODES` as seen by this node, with one line per node.
 fn view(node: &RedisServer) -> String {
     node.command(&["CLUSTER", "NODES"]).text().expect("a view is text")
 }

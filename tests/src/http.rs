@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as tests need it: one GET, and a load of many.
+//! A minimal HTTP/1.1 client: single requests, and a load generator.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -14,42 +14,42 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long an answer may take.
+/// Upper bound for the time that a response may take.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// A response that was read to its end.
+/// A complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// The body, as text.
+    /// Body as text.
     pub body: String,
 }
 
 impl Response {
-    /// The first header of that name.
+    /// Returns the value of the header with this name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Asks for one page, on a connection of its own.
+/// Sends a GET request over a new connection.
 ///
 /// # Panics
 ///
-/// When there is no complete answer within two minutes.
+/// Panics if the response is not complete within two minutes.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
     ask(address, Method::GET, path, headers, "").await
 }
 
-/// Sends a form such as `name=value&other=more`, on a connection of its own.
+/// Sends a form, e.g. `name=value&other=more`, over a new connection.
 ///
 /// # Panics
 ///
-/// As [`get`].
+/// Panics like [`get`].
 pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], form: &str) -> Response {
     let form_header = [("Content-Type", "application/x-www-form-urlencoded")];
     ask(address, Method::POST, path, &[headers, &form_header].concat(), form).await
@@ -79,7 +79,7 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<String>, Box<dyn Err
     let server = TcpStream::connect(address).await?;
     server.set_nodelay(true)?;
     let (requests, connection) = handshake(TokioIo::new(server)).await?;
-    // It ends with the handle, which is told of its errors.
+    // This completes when the handle is dropped. Errors are returned via the handle.
     tokio::spawn(connection);
     Ok(requests)
 }
@@ -95,8 +95,7 @@ async fn send(
     Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
 }
 
-/// Connections that ask for one page after the other until they are told to stop, or the server
-/// closes them.
+/// Connections that send requests until [`stop`](Self::stop) is called or the server closes the connections.
 #[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -104,7 +103,7 @@ pub struct Load {
     connections: Vec<JoinHandle<()>>,
 }
 
-/// What all connections of a load have done.
+/// Totals of all connections of a load.
 #[derive(Debug, Default)]
 struct Counts {
     asked: AtomicU64,
@@ -112,14 +111,14 @@ struct Counts {
 }
 
 impl Load {
-    /// Begins with that many connections, each of which goes round these paths.
+    /// Starts this number of connections, which cycle through the paths.
     #[must_use]
     pub fn start(address: SocketAddr, connections: usize, paths: &'static [&'static str]) -> Self {
         let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::<Counts>::default());
         let connections = (0..connections).map(|first| {
             let (stop, counts) = (Arc::clone(&stop), Arc::clone(&counts));
             tokio::spawn(async move {
-                // An error is a server that stops: the answer that it cuts off does not count.
+                // An error means that the server is stopping. The truncated response must not be counted.
                 drop(ask_until(&stop, &counts, address, paths.iter().cycle().skip(first)).await);
             })
         });
@@ -127,13 +126,13 @@ impl Load {
         Self { stop, counts, connections }
     }
 
-    /// Requests up to now, those included that were not sent to their end.
+    /// Returns the number of requests so far, including those that are only partially sent.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.counts.asked.load(Ordering::Relaxed)
     }
 
-    /// Complete responses up to now.
+    /// Returns the number of complete responses so far.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.counts.received.load(Ordering::Relaxed)
@@ -145,12 +144,11 @@ impl Load {
         self.connections.iter().all(JoinHandle::is_finished)
     }
 
-    /// Stops when each connection has the answer to its last request; how many responses were
-    /// complete.
+    /// Waits for pending responses, closes the connections, and returns the number of complete responses.
     ///
     /// # Panics
     ///
-    /// When that takes longer than two minutes.
+    /// Panics if this takes more than two minutes.
     pub async fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let ends = async {
@@ -193,7 +191,8 @@ mod tests {
     use super::{Load, get};
     use crate::until::until;
 
-    /// A server that answers the first request of every connection by these bytes, and closes.
+    /// Starts a server that replies to the initial request on a connection with these bytes, and then closes
+    /// it.
     async fn serve(answer: &'static str) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -227,7 +226,7 @@ mod tests {
         for load in [&complete, &cut] {
             until("the server closed all connections", super::LIMIT, async || load.has_ended()).await;
         }
-        // The second request of a connection may fall into its end.
+        // A connection might send a second request just before it is closed.
         assert!((3..=6).contains(&complete.asked()), "{}", complete.asked());
         assert_eq!(cut.asked(), 3);
         assert_eq!((complete.stop().await, cut.stop().await), (3, 0));

@@ -1,9 +1,8 @@
-//! The harness of the integration tests: real servers, a network that fails on command, programs
-//! under test, a browser, and waiting that is bounded.
+//! Harness for the integration tests: servers, a network that fails on command, programs under test, a
+//! browser, and bounded waiting.
 //!
-//! Everything that is started here is ended when its value is dropped, and nothing but that: a
-//! panic in a test leaves no server behind. What goes wrong in the harness itself panics, with
-//! what the server or the program said.
+//! All servers and programs are stopped on drop, so a panic in a test does not leak a process. The harness
+//! panics if it fails, and includes the output of the server or the program.
 
 mod child;
 pub mod process;

@@ -1,4 +1,4 @@
-//! A real MariaDB server of a test's own.
+//! A MariaDB server that is started for one test.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,20 +14,21 @@ use crate::redis::{PORTS, free_port};
 use crate::shared::{Shared, new_name};
 use crate::until::block_until;
 
-/// Where Debian has it, which is not on everybody's PATH.
+/// Path of the server on Debian, which might not be on the `PATH`.
 const SERVER: &str = "/usr/sbin/mariadbd";
 
-/// The kernel has places for a few servers only that do without it.
+/// Disables native asynchronous I/O, because the kernel only has capacity for a few servers that use it.
 const SLOWER: &str = "--innodb-use-native-aio=0";
 
-/// How long the server may take to come up.
+/// Upper bound for the time that the server may take to start.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// A `mariadbd` on a free port of the loopback address, its data in a folder of its own, with an empty
-/// database. It is gone when this is dropped. Its methods block.
+/// A `mariadbd` process on a free loopback port, with an empty database in a temporary folder. It will be
+/// killed on drop. All methods block.
 #[derive(Debug)]
 pub struct MariaDb {
-    // Before the folder: fields are dropped in this order, and the server writes there.
+    // Must be declared before the folder: fields are dropped in this order, and the server writes to the
+    // folder.
     child: OwnedChild,
     folder: TempDir,
     port: u16,
@@ -39,17 +40,17 @@ impl MariaDb {
     ///
     /// # Panics
     ///
-    /// When it does not answer within two minutes; with its log.
+    /// Panics with the server log if the server does not respond within two minutes.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts a server with more arguments.
+    /// Starts a server with additional arguments.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     #[must_use]
     pub fn start_with(arguments: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
@@ -57,7 +58,7 @@ impl MariaDb {
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(["--skip-name-resolve", "--user=root", SLOWER])
             .arg(format!("--datadir={}", folder.path().join("data").display()))
-            // Several servers would take the same names there.
+            // With a shared folder, the files of servers that start in parallel would collide.
             .arg(format!("--tmpdir={}", folder.path().display()))
             .output()
             .expect("mariadb-install-db is on the PATH: tests/run installs it");
@@ -71,29 +72,31 @@ impl MariaDb {
         panic!("mariadbd did not start:\n{}", log(folder.path()));
     }
 
-    /// The server that other tests of this process have at the moment, or one that is started for them and
-    /// this one. None of them may end it or change its settings: each has a [database](Self::database) of its own.
+    /// Returns a server that is shared by the tests of this process. It will be started if it is not running.
+    ///
+    /// Tests must not stop the server or change the settings, and should use a new
+    /// [database](Self::database).
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     #[must_use]
     pub fn shared() -> Arc<Self> {
         static SHARED: Shared<MariaDb> = Shared::new();
         SHARED.get(Self::start)
     }
 
-    /// The address of the database as `sqlx` takes it.
+    /// Returns the database URL for `sqlx`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("access")
     }
 
-    /// The address of a new database in this server, which is empty.
+    /// Creates an empty database, and returns the URL.
     ///
     /// # Panics
     ///
-    /// When it cannot be made.
+    /// Panics if the database can't be created.
     #[must_use]
     pub fn database(&self) -> String {
         let name = new_name();
@@ -102,19 +105,19 @@ impl MariaDb {
         self.url_of(&name)
     }
 
-    /// The address where the server listens.
+    /// Returns the listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The id of the server's process.
+    /// Returns the id of the server process.
     #[must_use]
     pub fn id(&mut self) -> u32 {
         self.child.process().id()
     }
 
-    /// The folder with the server's data.
+    /// Returns the data folder.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
@@ -124,16 +127,16 @@ impl MariaDb {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Ends the server at once, by SIGKILL, and waits until it is gone.
+    /// Kills the server with SIGKILL, and waits for it to exit.
     pub fn kill(&mut self) {
         self.child.kill();
     }
 
-    /// Starts it again, on the same port and the same data; ends it first if it runs.
+    /// Restarts the server on the same port with the same data.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn restart(&mut self) {
         self.kill();
         let child = launch(self.folder.path(), self.port, self.arguments);
@@ -141,7 +144,7 @@ impl MariaDb {
     }
 }
 
-/// Starts a server and waits until it answers; `None` when it ends before that.
+/// Starts a server and waits for it to respond. Returns `None` if it exits early.
 fn launch(folder: &Path, port: u16, arguments: &[&str]) -> Option<OwnedChild> {
     let output = File::create(folder.join("log")).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
@@ -169,7 +172,7 @@ fn launch(folder: &Path, port: u16, arguments: &[&str]) -> Option<OwnedChild> {
     child.status().is_none().then_some(child)
 }
 
-/// The client, to be run with a statement.
+/// Returns a client command that will run this statement.
 fn statement(folder: &Path, statement: &str) -> Command {
     let mut client = Command::new("mariadb");
     client.args(["--no-defaults", "--user=root", "-e", statement]);

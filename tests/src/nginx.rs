@@ -1,4 +1,4 @@
-//! A real nginx of a test's own.
+//! An nginx server that is started for one test.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,14 +12,15 @@ use crate::child::OwnedChild;
 use crate::redis::{PORTS, free_port};
 use crate::until::settles;
 
-/// How long the server may take to come up.
+/// Upper bound for the time that the server may take to start.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// An `nginx` on a free port of the loopback address, its files in a folder of its own. It is gone when this is
-/// dropped. Its methods block.
+/// An `nginx` process on a free loopback port, with a temporary folder for the files. It will be killed on
+/// drop. All methods block.
 #[derive(Debug)]
 pub struct Nginx {
-    // Before the folder: fields are dropped in this order, and the server writes there.
+    // Must be declared before the folder: fields are dropped in this order, and the server writes to the
+    // folder.
     _child: OwnedChild,
     folder: TempDir,
     address: SocketAddr,
@@ -30,17 +31,17 @@ impl Nginx {
     ///
     /// # Panics
     ///
-    /// When it does not answer within two minutes; with its log.
+    /// Panics with the server log if the server does not respond within two minutes.
     #[must_use]
     pub fn start(locations: &str) -> Self {
         Self::start_with("", locations)
     }
 
-    /// Starts a server with these directives before its `server` block, and these in it.
+    /// Starts a server with additional directives that are placed in front of the `server` block.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     #[must_use]
     pub fn start_with(directives: &str, locations: &str) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
@@ -54,20 +55,20 @@ impl Nginx {
         panic!("nginx did not start:\n{log}");
     }
 
-    /// The address that it listens at.
+    /// Returns the listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The file of this name, to which its directives let it write.
+    /// Returns the path to a file in the server folder, e.g. a log that the directives write.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
-/// Starts a server and waits until it listens; `None` when it ends before that.
+/// Starts a server and waits for it to listen. Returns `None` if it exits early.
 fn launch(folder: &Path, address: SocketAddr, directives: &str, locations: &str) -> Option<OwnedChild> {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {kind};"))
@@ -87,7 +88,7 @@ fn launch(folder: &Path, address: SocketAddr, directives: &str, locations: &str)
     (child.status().is_none() && listens()).then_some(child)
 }
 
-/// Debian has it where the shells of users do not look.
+/// Debian installs nginx to a folder that is not on the `PATH` of regular users.
 fn program() -> &'static str {
     if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" }
 }

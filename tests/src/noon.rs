@@ -1,13 +1,14 @@
-//! Days and hours that do not end while a test runs.
+//! Time helpers for tests that must not cross an hour or a day.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long before its end an hour is waited for: longer than nearly all tests take.
+/// Seconds to the end of the hour at which we wait for the next hour. Longer than almost any test takes.
 const SOON: u64 = 10;
 
-/// Waits until the hour has ended, and perhaps the day with it, if that is soon. What is counted by the hour,
-/// or under the salt of a day, is not in two of them then.
+/// Blocks until the next hour if the current hour is about to end.
+///
+/// This keeps hourly counts, and hits recorded with the salt of a day, from being split across two buckets.
 pub(crate) fn let_an_hour_end() {
     let left = || 3600 - since_1970().as_secs() % 3600;
     while left() <= SOON {
@@ -15,15 +16,14 @@ pub(crate) fn let_an_hour_end() {
     }
 }
 
-/// The offset from UTC, in seconds, of a place where it is between noon and one o'clock now: whole hours,
-/// from -11 to 12.
+/// Returns a UTC offset in seconds at which the local time is between noon and 1 pm. This is always a
+/// multiple of an hour, from -11 to 12 hours.
 ///
-/// Of what is counted by the days of that place nothing goes over to another day during a test, whatever
-/// the clock says when it begins, and however long it takes.
+/// Tests that count by day can use this offset to be sure that the day does not change during the test.
 ///
 /// # Panics
 ///
-/// When the clock is before 1970.
+/// Panics if the clock is set to a time earlier than 1970.
 #[must_use]
 pub fn noon_offset() -> i32 {
     let now = since_1970();

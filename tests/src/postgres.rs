@@ -1,4 +1,4 @@
-//! A real PostgreSQL server of a test's own.
+//! A PostgreSQL server that is started for one test.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,16 +16,17 @@ use crate::redis::{PORTS, free_port};
 use crate::shared::{Shared, new_name};
 use crate::until::{block_until, settles};
 
-/// How long the server may take to come up, or to go.
+/// Upper bound for the time that the server may take to start or to stop.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// A `postgres` on a free port of the loopback address, its data in a folder of its own. It is gone when
-/// this is dropped. Its methods block.
+/// A `postgres` process on a free loopback port, with a temporary folder for the data. It will be stopped on
+/// drop. All methods block.
 ///
-/// The server refuses to run as root, so that it runs as the user `postgres` there.
+/// The server refuses to run as root, so if the tests run as root, it runs as the user `postgres`.
 #[derive(Debug)]
 pub struct Postgres {
-    // Before the folder: fields are dropped in this order, and the server writes there.
+    // Must be declared before the folder: fields are dropped in this order, and the server writes to the
+    // folder.
     child: OwnedChild,
     folder: TempDir,
     port: u16,
@@ -36,7 +37,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// When it does not answer within two minutes; with its log.
+    /// Panics with the server log if the server does not respond within two minutes.
     #[must_use]
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
@@ -60,29 +61,31 @@ impl Postgres {
         panic!("postgres did not start:\n{}", log(folder.path()));
     }
 
-    /// The server that other tests of this process have at the moment, or one that is started for them and
-    /// this one. None of them may end it or change its settings: each has a [database](Self::database) of its own.
+    /// Returns a server that is shared by the tests of this process. It will be started if it is not running.
+    ///
+    /// Tests must not stop the server or change the settings, and should use a new
+    /// [database](Self::database).
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     #[must_use]
     pub fn shared() -> Arc<Self> {
         static SHARED: Shared<Postgres> = Shared::new();
         SHARED.get(Self::start)
     }
 
-    /// The address of the database as `sqlx` takes it.
+    /// Returns the database URL for `sqlx`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
-    /// The address of a new database in this server, which is empty.
+    /// Creates an empty database, and returns the URL.
     ///
     /// # Panics
     ///
-    /// When it cannot be made.
+    /// Panics if the database can't be created.
     #[must_use]
     pub fn database(&self) -> String {
         let name = new_name();
@@ -95,19 +98,19 @@ impl Postgres {
         self.url_of(&name)
     }
 
-    /// The address where the server listens.
+    /// Returns the listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The id of the server's process.
+    /// Returns the id of the server process.
     #[must_use]
     pub fn id(&mut self) -> u32 {
         self.child.process().id()
     }
 
-    /// The folder with the server's data.
+    /// Returns the data folder.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
@@ -117,22 +120,22 @@ impl Postgres {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Ends the server at once, as if it crashed, and waits until it is gone.
+    /// Stops the server immediately, like a crash, and waits for it to exit.
     ///
     /// # Panics
     ///
-    /// When it is still there after two minutes.
+    /// Panics if the server is still running after two minutes.
     pub fn kill(&mut self) {
-        // By SIGKILL it would leave its children, and a piece of shared memory.
+        // SIGKILL would leak the child processes and a shared memory segment.
         self.child.signal("QUIT");
         block_until("postgres is gone", LIMIT, || self.child.status().is_some());
     }
 
-    /// Starts it again, on the same port and the same data; ends it first if it runs.
+    /// Restarts the server on the same port with the same data.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub fn restart(&mut self) {
         self.kill();
         let child = launch(self.folder.path(), self.port);
@@ -147,7 +150,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Starts a server and waits until it answers; `None` when it ends before that.
+/// Starts a server and waits for it to respond. Returns `None` if it exits early.
 fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
     let output = File::create(folder.join("log")).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
@@ -176,7 +179,8 @@ fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
-/// A program of the server, which Debian keeps out of the PATH; as a user that it likes.
+/// Returns a command for a server program, to be run as a non-root user. Debian does not install these to the
+/// `PATH`.
 fn program(name: &str) -> Command {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions.map(|version| version.path().join("bin").join(name)).max();

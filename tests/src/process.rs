@@ -1,4 +1,4 @@
-//! A program under test.
+//! Programs under test.
 
 use std::io::{BufRead, BufReader, Read, empty};
 use std::path::PathBuf;
@@ -13,18 +13,20 @@ use tokio::time::{self, Instant};
 use crate::child::OwnedChild;
 use crate::until::PAUSE;
 
-/// How long a build may take, from nothing on a slow machine.
+/// Upper bound for a full build on a slow machine.
 const BUILD: Duration = Duration::from_secs(600);
 
-/// The number of lines of each output that are kept; those after them are read and thrown away.
+/// Maximum number of lines that are collected from an output. Additional lines are read but discarded.
 pub const LINES: usize = 10_000;
 
-/// The program of the package `example-app`: the one that `COUNTER_EXAMPLE` names, or built like this test and
-/// beside it, once in a process.
+/// Returns the path to the `example-app` program.
+///
+/// This is the program in `COUNTER_EXAMPLE` if the variable is set. Otherwise, the program will be built with
+/// the profile of this test, into the same target folder. This only happens on the first call in a process.
 ///
 /// # Panics
 ///
-/// When it does not build, with what the compiler said.
+/// Panics with the compiler output if the build fails.
 pub async fn example() -> PathBuf {
     static EXAMPLE: OnceCell<PathBuf> = OnceCell::const_new();
     match std::env::var_os("COUNTER_EXAMPLE") {
@@ -33,25 +35,27 @@ pub async fn example() -> PathBuf {
     }
 }
 
-/// The program that the README shows: the example `minimal` of that package, built along with it.
+/// Returns the path to the `minimal` example from the README, which is built with the same command.
 ///
 /// # Panics
 ///
-/// As [`example`].
+/// Panics like [`example`].
 pub async fn minimal() -> PathBuf {
     example().await.with_file_name("examples").join("minimal")
 }
 
-/// The program without a framework: the example `hyper` of that package, built along with it.
+/// Returns the path to the `hyper` example, which does not use a framework. It is built with the same
+/// command.
 ///
 /// # Panics
 ///
-/// As [`example`].
+/// Panics like [`example`].
 pub async fn hyper() -> PathBuf {
     example().await.with_file_name("examples").join("hyper")
 }
 
-/// Cargo makes the programs of a test's own package only, and of this one there are none.
+/// Builds the programs. We need to do this here because Cargo only builds the programs of the package under
+/// test, and these belong to a different package.
 async fn build_example() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     // target/debug/deps/suite-0123456789abcdef
@@ -72,10 +76,10 @@ async fn build_example() -> PathBuf {
     built.join("example-app")
 }
 
-/// A program that a test started; killed when this is dropped.
+/// A program that will be killed on drop.
 ///
-/// Its standard output and its standard error are collected line by line, the first 10,000 of
-/// each, and told by every panic about it.
+/// The first 10,000 lines of the standard output and of the standard error are collected, and included in
+/// panic messages.
 #[derive(Debug)]
 pub struct Process {
     child: OwnedChild,
@@ -84,21 +88,21 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the program that `command` describes, with its arguments and its environment.
+    /// Starts a program.
     ///
     /// # Panics
     ///
-    /// When it cannot be started.
+    /// Panics if the program can't be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         Self::start_with(command, Stdio::piped(), Stdio::piped())
     }
 
-    /// Starts a program with a standard output and a standard error of one's own, which are not collected.
+    /// Starts a program with the given standard output and standard error. These are not collected.
     ///
     /// # Panics
     ///
-    /// When it cannot be started.
+    /// Panics if the program can't be started.
     #[must_use]
     pub fn start_with(command: &mut Command, output: impl Into<Stdio>, errors: impl Into<Stdio>) -> Self {
         command.stdout(output).stderr(errors);
@@ -106,40 +110,40 @@ impl Process {
             OwnedChild::spawn(command).unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let process = child.process();
         let (output, errors) = (process.stdout.take(), process.stderr.take());
-        // Where these are another's, there is nothing to collect.
+        // There is nothing to collect if the caller passes a different output.
         let output = output.map_or_else(|| Lines::collect(empty()), Lines::collect);
         let errors = errors.map_or_else(|| Lines::collect(empty()), Lines::collect);
         Self { child, output, errors }
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn id(&mut self) -> u32 {
         self.child.process().id()
     }
 
-    /// The lines of the standard output up to now.
+    /// Returns the lines of the standard output so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.output.read(|lines| lines.to_vec())
     }
 
-    /// Returns whether the standard output has ended, and all of its lines are there.
+    /// Returns whether the standard output is closed and all lines are collected.
     #[must_use]
     pub fn has_said_all(&self) -> bool {
         self.output.have_ended()
     }
 
-    /// Waits for a line of the standard output that `find` accepts, and returns what `find` makes of it.
-    /// Every call looks at all lines, from the first one on.
+    /// Waits for a line of the standard output for which `find` returns a value, and returns this value. This
+    /// always starts from the first line.
     ///
     /// # Panics
     ///
-    /// After `limit`, or as soon as the output has ended without such a line.
+    /// Panics after `limit`, or if the output ends without such a line.
     pub async fn wait_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
         let deadline = Instant::now() + limit;
         let mut seen = 0;
         loop {
-            // Before the lines: none of them comes after the end.
+            // This must be read first, because a line might be added just before the end.
             let ended = self.output.have_ended();
             let found = self.output.read(|lines| {
                 let unseen = &lines[seen..];
@@ -150,7 +154,7 @@ impl Process {
                 return found;
             }
             if ended {
-                // What they say may still be on its way, by another thread.
+                // A different thread collects the errors, so these might arrive a bit later.
                 while !self.errors.have_ended() && Instant::now() < deadline {
                     time::sleep(PAUSE).await;
                 }
@@ -161,11 +165,11 @@ impl Process {
         }
     }
 
-    /// Waits for a line of the standard error that `find` accepts, and returns what `find` makes of it.
+    /// Waits for a line of the standard error for which `find` returns a value, and returns this value.
     ///
     /// # Panics
     ///
-    /// After `limit`.
+    /// Panics after `limit`.
     pub async fn wait_error_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
         let deadline = Instant::now() + limit;
         loop {
@@ -177,26 +181,26 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM; nothing when it has ended. [`wait`](Self::wait) tells how that went.
+    /// Sends SIGTERM, unless the program has already exited. Use [`wait`](Self::wait) to get the exit status.
     pub fn terminate(&mut self) {
         self.child.terminate();
     }
 
-    /// Sends SIGINT, as Ctrl-C does; nothing when it has ended.
+    /// Sends SIGINT, like Ctrl-C, unless the program has already exited.
     pub fn interrupt(&mut self) {
         self.child.signal("INT");
     }
 
-    /// Ends it at once, by SIGKILL.
+    /// Kills the program with SIGKILL.
     pub fn kill(&mut self) -> ExitStatus {
         self.child.kill()
     }
 
-    /// Waits until it has ended.
+    /// Waits for the program to exit.
     ///
     /// # Panics
     ///
-    /// After `limit`.
+    /// Panics after `limit`.
     pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
         let deadline = Instant::now() + limit;
         loop {
@@ -209,7 +213,7 @@ impl Process {
     }
 }
 
-/// Everything that it wrote.
+/// Writes the collected output.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, lines) in [("output", &self.output), ("errors", &self.errors)] {
@@ -220,7 +224,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// The lines of one output, collected by a thread that ends with it.
+/// Lines of an output, collected by a thread until the output is closed.
 #[derive(Debug)]
 struct Lines {
     lines: Arc<Mutex<Vec<String>>>,
@@ -243,7 +247,7 @@ impl Lines {
     }
 
     fn read<T>(&self, reading: impl FnOnce(&[String]) -> T) -> T {
-        // A closure of a test that panics in here must not hide its panic behind ours.
+        // If the closure of a test panics in here, our panic must not hide it.
         reading(&self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,20 +1,21 @@
-//! A network that fails on command.
+//! A proxy that injects network faults.
 //!
-//! The faults that matter most to a counter lie between a request that the server has applied and a reply that the client
-//! never gets. A real server cannot lose a reply on request, so this proxy does: it passes whole RESP frames, knows which
-//! reply belongs to which request, and loses a reply when a test says so.
+//! For a counter, the most important faults happen after the server has applied a request, but before the
+//! client receives the reply. A real server can't be made to lose a reply, so we use this proxy instead: it
+//! parses RESP frames, matches replies to requests, and drops a reply if a test requests it.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `proxy.rs` | [`FaultProxy`], which tests use: it starts and ends faults, counts them, and accepts connections |
-//! | `proxy/faults.rs` | `Faults`, the state that all connections share: `Conduct` for faults that last until they end, a `Budget` for each fault that happens a number of times, and counts |
-//! | `proxy/connection.rs` | one connection: `carry` applies the faults that last, and `pass` runs two loops at once, `pass_requests` and `pass_replies`; before a SQL database these are `pass_statements` and `pass_answers` |
+//! | `proxy.rs` | [`FaultProxy`], the API for tests: starts, stops and counts faults, and accepts connections |
+//! | `proxy/faults.rs` | `Faults`, the state that is shared by all connections: `Conduct` for faults that last until they are stopped, a `Budget` for faults that happen a limited number of times, and statistics |
+//! | `proxy/connection.rs` | a single connection: `carry` applies lasting faults, and `pass` runs `pass_requests` and `pass_replies` concurrently; for a SQL database, these are `pass_statements` and `pass_responses` |
 //! | `proxy/frames.rs` | `Frames`, which splits a stream into RESP frames |
-//! | `proxy/tests.rs` | a test of each fault |
+//! | `proxy/tests.rs` | a test per fault |
 //!
-//! `pass_requests` decides about each request and tells `pass_replies` through a channel what its reply is (`Asked`); the
-//! channel has the order of the requests, which is how replies find theirs. A new fault is a method of [`FaultProxy`], a
-//! field of `Conduct` or a `Budget`, and the line in `connection.rs` where it happens.
+//! `pass_requests` decides how to handle a request, and sends the expected reply (`PendingReply`) to
+//! `pass_replies` via a channel. Because the channel preserves the request order, replies can be matched to
+//! requests. To add a fault, you need to add a method to [`FaultProxy`], either a field to `Conduct` or a
+//! `Budget`, and the code in `connection.rs` that applies it.
 
 mod connection;
 mod faults;
@@ -29,11 +30,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::faults::{Faults, Protocol};
 
-/// A proxy in front of a Redis server, on a free port of the loopback address.
+/// A proxy in front of a Redis server, on a free loopback port.
 ///
-/// It starts faithful. A *call* below is a request whose command is `EVAL` or `EVALSHA`, or the
-/// `EXEC` of a transaction; what a transaction queues is no call of its own.
-/// Everything works with pipelining; all connections are cut when this is dropped.
+/// Without faults, the proxy forwards everything. In this documentation, a *call* is a request with the
+/// command `EVAL` or `EVALSHA`, or the `EXEC` of a transaction. A command that is queued in a transaction is
+/// not a call. All faults support pipelining. On drop, all connections are closed.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -42,21 +43,22 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy in front of the server at `upstream`, which may come and go: while it is
-    /// gone, connections are closed as soon as they are made.
+    /// Starts a proxy in front of the server at `upstream`. If this server can't be reached, new connections
+    /// are closed immediately.
     ///
     /// # Panics
     ///
-    /// When the loopback address has no free port.
+    /// Panics if no loopback port is free.
     pub async fn start(upstream: SocketAddr) -> Self {
         Self::start_with(upstream, Protocol::Redis).await
     }
 
-    /// Starts a proxy in front of a SQL database, of which a *call* is a `COMMIT`; it answers and holds none.
+    /// Starts a proxy in front of a SQL database. A *call* is a `COMMIT`. Calls can't be held or replied to
+    /// by the proxy.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// Panics like [`start`](Self::start).
     pub async fn start_before_sql(upstream: SocketAddr) -> Self {
         Self::start_with(upstream, Protocol::Sql).await
     }
@@ -70,144 +72,142 @@ impl FaultProxy {
         Self { address, faults, acceptor }
     }
 
-    /// The address where clients find the proxy.
+    /// Returns the listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address as Redis clients take it: `redis://127.0.0.1:PORT`.
+    /// Returns the URL for Redis clients: `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Passes the connections that are made from now on to another server. Those that are there
-    /// stay with theirs.
+    /// Forwards new connections to a different server. This does not affect open connections.
     pub fn retarget(&self, upstream: SocketAddr) {
         self.faults.retarget(upstream);
     }
 
-    /// Loses the next `replies` replies to calls: the server has run the script or transaction,
-    /// the reply is not passed on, and the connection is closed.
+    /// Drops the replies to the next `replies` calls: the server executes the script or transaction, but the
+    /// proxy drops the reply and closes the connection.
     ///
-    /// A `NOSCRIPT` or `EXECABORT` reply passes and is not counted: nothing has been run. This
-    /// replaces what is left of an earlier one.
+    /// A `NOSCRIPT` or `EXECABORT` reply is forwarded and not counted because nothing was executed. This
+    /// replaces an earlier limit.
     pub fn swallow_replies(&self, replies: u64) {
         self.faults.to_swallow.set(replies);
     }
 
-    /// Loses the next `requests` calls: the server never sees them, and the connection is closed,
-    /// once the requests before them have been answered (for a second at most).
+    /// Drops the next `requests` calls: the server never receives the request. The connection is closed when
+    /// all earlier requests are replied to, but after at most a second.
     ///
-    /// This replaces what is left of an earlier one.
+    /// This replaces an earlier limit.
     pub fn drop_requests(&self, requests: u64) {
         self.faults.to_drop.set(requests);
     }
 
-    /// Answers the next `calls` calls itself, by an error such as `LOADING Redis is loading`: the
-    /// server never sees them. A transaction is discarded.
+    /// Replies to the next `calls` calls with an error such as `LOADING Redis is loading`. The server never
+    /// receives these calls, and transactions are discarded.
     ///
-    /// This replaces what is left of an earlier one.
+    /// This replaces an earlier limit.
     pub fn reply_with(&self, calls: u64, error: &str) {
         self.faults.set_answer(format!("-{error}\r\n").into_bytes());
         self.faults.to_answer.set(calls);
     }
 
-    /// Keeps the next `calls` calls to itself until [`release`](Self::release), and then passes them on
-    /// even if whoever made them is gone: a request that was given up and arrives all the same.
+    /// Holds the next `calls` calls until [`release`](Self::release). These will then be forwarded even if
+    /// the client has disconnected, to simulate a request that arrives after the client has given up.
     pub fn hold_calls(&self, calls: u64) {
         self.faults.conduct.send_modify(|conduct| conduct.hold = true);
         self.faults.to_hold.set(calls);
     }
 
-    /// Holds calls as [`hold_calls`](Self::hold_calls) does, after the next `passing` calls: what goes on is
-    /// stopped in its middle.
+    /// Like [`hold_calls`](Self::hold_calls), but forwards `passing` calls first in order to interrupt an
+    /// operation halfway.
     pub fn hold_calls_after(&self, passing: u64, calls: u64) {
         self.faults.to_pass.set(passing);
         self.hold_calls(calls);
     }
 
-    /// Passes on what is held.
+    /// Forwards the calls that are being held.
     pub fn release(&self) {
         self.faults.conduct.send_modify(|conduct| conduct.hold = false);
     }
 
-    /// The number of calls that have been held.
+    /// Returns the number of calls held so far.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.faults.to_hold.spent()
     }
 
-    /// Cuts connections while on, and closes new ones as soon as they are made.
+    /// If `on`, closes all connections, and closes new connections immediately.
     pub fn refuse(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.refuse = on);
     }
 
-    /// Accepts bytes while on, and neither passes them on nor answers them. When it ends, the
-    /// connections that were in it are closed, since some of their bytes may be gone.
+    /// If `on`, reads from clients, but does not forward or reply to anything. When this is turned off, the
+    /// affected connections are closed because some bytes may be lost.
     pub fn black_hole(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.black_hole = on);
     }
 
-    /// Reads nothing from clients while on: they may connect, and write until the buffers of the
-    /// kernel are full: about four megabytes, nearly all in the client's own. Replies still pass.
-    /// When it ends, all that they wrote is passed on.
+    /// If `on`, stops reading from clients. A client can connect, and can write as long as there is space in
+    /// the kernel buffers. This is about four megabytes, most of it in the send buffer of the client. Replies
+    /// are forwarded. When this is turned off, all pending data is forwarded.
     pub fn stop_reading(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.stop_reading = on);
     }
 
-    /// Forgets the connections that are there: nothing passes on them any more, and neither end
-    /// hears of it, as after the timeout of an address translator. New connections work. Those
-    /// forgotten are closed by [`refuse`](Self::refuse) or with the proxy.
+    /// Freezes open connections: data is dropped but both ends stay open, like after a NAT timeout. New
+    /// connections work. Frozen connections are closed by [`refuse`](Self::refuse), or when the proxy is
+    /// dropped.
     pub fn forget(&self) {
         let there = self.connections();
         self.faults.conduct.send_modify(|conduct| conduct.forgotten = there);
     }
 
-    /// Answers `OK` to everything on the connections that are there, as a peer does whose answers belong to other
-    /// commands. New connections work.
+    /// Replies `OK` to everything on open connections, like a peer that is out of sync. New connections work.
     pub fn desynchronize(&self) {
         let there = self.connections();
         self.faults.conduct.send_modify(|conduct| conduct.desynchronized = there);
     }
 
-    /// Passes replies on so much later than they came; replies that came together stay together.
+    /// Delays replies. Replies that arrive at the same time are also sent at the same time.
     pub fn delay_replies(&self, delay: Duration) {
         self.faults.conduct.send_modify(|conduct| conduct.delay = delay);
     }
 
-    /// The number of replies that have been swallowed.
+    /// Returns the number of replies dropped so far.
     #[must_use]
     pub fn swallowed(&self) -> u64 {
         self.faults.to_swallow.spent()
     }
 
-    /// The number of requests that have been dropped.
+    /// Returns the number of requests dropped so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.faults.to_drop.spent()
     }
 
-    /// The number of calls that the proxy has answered itself.
+    /// Returns the number of calls the proxy has replied to so far.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.faults.to_answer.spent()
     }
 
-    /// Passes replies on only when nobody has asked anything for so long: when everybody waits.
+    /// Only forwards replies if there was no request for this time, i.e. when all clients are waiting.
     pub fn await_silence(&self, silence: Duration) {
         self.faults.conduct.send_modify(|conduct| conduct.silence = silence);
     }
 
-    /// The number of requests that came after a reply to earlier ones: how often the clients waited, when replies
-    /// [await silence](Self::await_silence).
+    /// Returns the number of requests that followed a reply. With [`reply_when_idle`](Self::reply_when_idle),
+    /// this is the number of times the clients waited.
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.faults.round_trips()
     }
 
-    /// The number of connections that have been made, refused ones included.
+    /// Returns the number of connections so far, including refused connections.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.faults.connections()
@@ -216,7 +216,7 @@ impl FaultProxy {
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        // It owns the tasks of the connections, which end with it.
+        // This also aborts the connection tasks, because the acceptor owns them.
         self.acceptor.abort();
     }
 }

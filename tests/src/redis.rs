@@ -1,4 +1,4 @@
-//! A real Redis server of a test's own.
+//! A Redis server that is started for one test.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,28 +17,29 @@ use crate::child::OwnedChild;
 use crate::noon::let_an_hour_end;
 use crate::resp::{self, Value};
 
-/// How long a server may take to come up, to go, or to answer.
+/// Upper bound for the time that the server may take to start, to stop, or to reply.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// How long to rest between two looks at a server that comes or goes.
+/// Interval at which we check if the server has started or stopped.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How many ports are tried before the fault is not the port's.
+/// Number of ports to try before we give up.
 pub(crate) const PORTS: usize = 5;
 
-/// The first of the ports on which servers listen, and how many there are; the buses of a cluster are above
-/// them, and the ports of the kernel's choice above these.
+/// Range of the ports for servers. The bus ports of a cluster are above this range, and the ephemeral ports
+/// of the kernel are above those.
 const FIRST_PORT: u16 = 12_000;
 const FREE_PORTS: u16 = 10_000;
 
-/// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
+/// A `redis-server` process on a free loopback port, with a temporary folder for the data.
 ///
-/// It persists nothing unless told so ([`start_with`](Self::start_with)), and is gone when this
-/// is dropped. Its methods block and go straight to the server, never through a proxy: they use
-/// the socket in its folder, whatever the port speaks.
+/// The server does not persist data unless you enable it via [`start_with`](Self::start_with), and it will be
+/// killed on drop. All methods block. Commands are sent via the Unix socket in the folder, so that they never
+/// go through a proxy or depend on the protocol of the port.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Before the folder: fields are dropped in this order, and the server writes there.
+    // Must be declared before the folder: fields are dropped in this order, and the server writes to the
+    // folder.
     child: OwnedChild,
     folder: TempDir,
     port: u16,
@@ -46,36 +47,35 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that keeps its data in memory only.
+    /// Starts a server that keeps the data in memory.
     ///
     /// # Panics
     ///
-    /// When it does not answer within two minutes; with its log.
+    /// Panics with the server log if the server does not respond within two minutes.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts a server with further arguments, such as `&["--appendonly", "yes"]`; they win over
-    /// those of [`start`](Self::start). The default user has to stay open.
+    /// Starts a server with additional arguments, e.g. `&["--appendonly", "yes"]`. These override the
+    /// arguments of [`start`](Self::start). You must not restrict the default user.
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start), also when the server does not like the arguments.
+    /// Panics like [`start`](Self::start), and if the server rejects the arguments.
     #[must_use]
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_on(free_port, |_, port| plain(port).chain(owned(arguments)).collect())
     }
 
-    /// Starts a server on a port that `port` chooses, with the arguments that `arguments` makes of
-    /// its folder and the port.
+    /// Starts a server on the port that `port` returns. `arguments` is called with the folder and the port.
     pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
         let_an_hour_end();
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..PORTS {
             let port = port();
             let arguments = arguments(folder.path(), port);
-            // Between the look and the start somebody else may have taken the port.
+            // The port might be taken by a different process before the server can bind to it.
             if let Some(child) = launch(folder.path(), &arguments, is_pong) {
                 return Self { child, folder, port, arguments };
             }
@@ -83,41 +83,41 @@ impl RedisServer {
         panic!("redis-server did not start:\n{}", log(folder.path()));
     }
 
-    /// The port, the same for life.
+    /// Returns the port. It does not change on restart.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address, the same for life.
+    /// Returns the address. It does not change on restart.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         address(self.port)
     }
 
-    /// The address as Redis clients take it: `redis://127.0.0.1:PORT`.
+    /// Returns the URL for Redis clients: `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// The socket as `fred` takes it: `redis+unix:///PATH`.
+    /// Returns the URL of the Unix socket for `fred`: `redis+unix:///PATH`.
     #[must_use]
     pub fn socket_url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    /// The socket in the file system, where it listens as well; the same for life.
+    /// Returns the path of the Unix socket. It does not change on restart.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         socket(self.folder.path())
     }
 
-    /// Stops the server cleanly, by SIGTERM, and waits until it is gone.
+    /// Stops the server cleanly with SIGTERM, and waits for it to exit.
     ///
     /// # Panics
     ///
-    /// When it is still there after two minutes.
+    /// Panics if the server is still running after two minutes.
     pub fn stop(&mut self) {
         self.child.terminate();
         let deadline = Instant::now() + LIMIT;
@@ -127,25 +127,25 @@ impl RedisServer {
         }
     }
 
-    /// Ends the server at once, by SIGKILL, and waits until it is gone.
+    /// Kills the server with SIGKILL, and waits for it to exit.
     pub fn kill(&mut self) {
         self.child.kill();
     }
 
-    /// Starts the server again, on the same port and the same data; stops it first if it runs.
+    /// Restarts the server on the same port with the same data.
     ///
     /// # Panics
     ///
-    /// When it does not answer within two minutes; with its log.
+    /// Panics with the server log if the server does not respond within two minutes.
     pub fn restart(&mut self) {
         self.restart_until(is_pong);
     }
 
-    /// Starts the server again as [`restart`](Self::restart) does, without waiting until all data are loaded.
+    /// Like [`restart`](Self::restart), but does not wait until the data is loaded.
     ///
     /// # Panics
     ///
-    /// As [`restart`](Self::restart).
+    /// Panics like [`restart`](Self::restart).
     pub fn restart_loading(&mut self) {
         self.restart_until(|_| true);
     }
@@ -154,7 +154,7 @@ impl RedisServer {
         self.stop();
         let deadline = Instant::now() + LIMIT;
         loop {
-            // A server that was killed may leave its port taken for a moment.
+            // If the server was killed, the port might still be taken for a moment.
             if let Some(child) = launch(self.folder.path(), &self.arguments, ready) {
                 self.child = child;
                 return;
@@ -168,31 +168,32 @@ impl RedisServer {
         }
     }
 
-    /// Runs one command, on a connection of its own, and returns what the server answers.
+    /// Sends a command over a new connection and returns its reply.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// Panics if the reply can't be received.
     pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Value {
         self.try_command(words).expect("a server that runs answers")
     }
 
-    /// As [`command`](Self::command), for a server that may be gone.
+    /// Like [`command`](Self::command), but returns an error if the server can't be reached.
     pub(crate) fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
         ask(&self.socket(), &resp::encode(words), 1)
     }
 
-    /// As [`command`](Self::command), said right after `ASKING`: of a slot that is on its way here.
+    /// Like [`command`](Self::command), but sends `ASKING` first. This is needed if the slot is being
+    /// migrated to this node.
     pub(crate) fn command_asking(&self, words: &[impl AsRef<[u8]>]) -> Value {
         let both = [resp::encode(&["ASKING"]), resp::encode(words)].concat();
         ask(&self.socket(), &both, 2).expect("a server that runs answers")
     }
 
-    /// The integer that a command answers, or the decimal one in the string that it answers.
+    /// Sends a command that replies with an integer, or with a string that contains a decimal integer.
     ///
     /// # Panics
     ///
-    /// When the answer is anything else.
+    /// Panics on any other reply.
     pub fn int(&self, words: &[impl AsRef<[u8]>]) -> i64 {
         let answer = self.command(words);
         answer
@@ -201,11 +202,11 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("not an integer: {answer:?}"))
     }
 
-    /// The array of strings (or of integers, as text) that a command answers.
+    /// Sends a command that replies with an array of strings. Integers are converted to strings.
     ///
     /// # Panics
     ///
-    /// When the answer is anything else, or a string is not UTF-8.
+    /// Panics on any other reply, or if a string is not UTF-8.
     pub fn strings(&self, words: &[impl AsRef<[u8]>]) -> Vec<String> {
         let answer = self.command(words);
         let Value::Array(values) = &answer else {
@@ -215,11 +216,11 @@ impl RedisServer {
         texts.unwrap_or_else(|| panic!("not strings alone: {answer:?}"))
     }
 
-    /// The string of bytes that a command answers; `None` for nil.
+    /// Sends a command that replies with a string. Returns `None` for nil.
     ///
     /// # Panics
     ///
-    /// When the answer is anything else.
+    /// Panics on any other reply.
     pub fn bytes(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
         match self.command(words) {
             Value::Bulk(bytes) => Some(bytes),
@@ -228,9 +229,10 @@ impl RedisServer {
         }
     }
 
-    /// The number of commands that the server has run since it started, those inside of scripts included.
+    /// Returns the number of commands that were executed since the server started, including those in
+    /// scripts.
     ///
-    /// `INFO` is left out, so that two readings differ by what was between them.
+    /// This does not count `INFO`, so that calling this method does not change the result.
     pub fn command_calls(&self) -> u64 {
         let statistics = self.command(&["INFO", "commandstats"]);
         let statistics = statistics.text().expect("INFO answers text");
@@ -243,23 +245,23 @@ impl RedisServer {
     }
 }
 
-/// The arguments of a server that listens on `port` and keeps its data in memory only.
+/// Returns the arguments for a server that listens on `port` and keeps the data in memory.
 pub(crate) fn plain(port: u16) -> impl Iterator<Item = String> {
     owned(&["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]).chain([port.to_string()])
 }
 
-/// The words, each as a string of its own.
+/// Converts the words to owned strings.
 pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
     words.iter().map(|&word| word.to_owned())
 }
 
-/// A port that was free just now, and that no other test of this process is given.
+/// Returns a free port that this process has not used yet.
 ///
-/// Below those from which the kernel takes the ports of clients and of listeners that leave the choice to it:
-/// they cannot take a server's port before it listens, or while it is away.
+/// The port is below the ephemeral range of the kernel, so that no client or listener can take it by chance
+/// before the server binds to it or while the server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Another process of tests begins elsewhere.
+    // A different test process should start at a different port.
     let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS / 100);
     loop {
         let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -270,12 +272,12 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// The address of that port.
+/// Returns the loopback address with this port.
 pub(crate) fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// The server: `redis-server`, or the program that `COUNTER_REDIS_SERVER` names.
+/// Returns the server program: `COUNTER_REDIS_SERVER`, or `redis-server` if the variable is not set.
 fn program() -> OsString {
     env::var_os("COUNTER_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
@@ -284,7 +286,8 @@ fn is_pong(answer: &Value) -> bool {
     matches!(answer, Value::Simple(answer) if answer == "PONG")
 }
 
-/// Starts a server and waits until its answer to a `PING` is as wanted; `None` when it ends before that.
+/// Starts a server and waits until the reply to `PING` satisfies `ready`. Returns `None` if the server exits
+/// early.
 fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Option<OwnedChild> {
     let output = File::create(log_path(folder)).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
@@ -301,7 +304,7 @@ fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Opt
     .expect("redis-server is on the PATH: tests/run installs it");
     let deadline = Instant::now() + LIMIT;
     while child.status().is_none() {
-        // The socket is ours alone, and a server that answers there has got its port before.
+        // Only this server can use the socket, and if it replies, it has already bound the port.
         if ask(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|answer| ready(&answer)) {
             return Some(child);
         }
@@ -311,7 +314,7 @@ fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Opt
     None
 }
 
-/// Sends so many commands on a connection of its own, and returns the last answer.
+/// Sends `count` commands over a new connection and returns the reply to the last one.
 fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
     let mut server = UnixStream::connect(socket)?;
     server.set_read_timeout(Some(LIMIT))?;
@@ -321,7 +324,7 @@ fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
     let mut piece = [0; 16 * 1024];
     loop {
         let length = match server.read(&mut piece) {
-            // A machine that was stopped and goes on interrupts a read that has a time-out.
+            // If the machine is suspended and resumed, a read with a timeout may be interrupted.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             length => length?,
         };

@@ -1,30 +1,30 @@
-//! The protocol of Redis, as far as tests need it: whole frames, both ways.
+//! A minimal implementation of the Redis protocol: encoding commands and decoding complete frames.
 //!
-//! RESP2 is complete. The types that RESP3 adds are read as their nearest relative in RESP2, so
-//! that a client which says `HELLO 3` is understood as well.
+//! RESP2 is fully supported. RESP3 types are mapped to the most similar RESP2 type, so that clients can send
+//! `HELLO 3`.
 
 use std::error::Error;
 use std::fmt;
 
-/// An answer of a server.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A status line such as `OK`; also a double, a boolean or a big number of RESP3, as written.
+    /// A status such as `OK`. Also used for the text of a RESP3 double, boolean or big number.
     Simple(String),
-    /// An error, with its code: `NOSCRIPT No matching script.`
+    /// An error, including the code, e.g. `NOSCRIPT No matching script.`
     Error(String),
     /// An integer.
     Int(i64),
-    /// A string of bytes.
+    /// A byte string.
     Bulk(Vec<u8>),
-    /// Several values; also a set or a push of RESP3, and a map as keys and values in turn.
+    /// An array. Also used for a RESP3 set or push, and for a map as alternating keys and values.
     Array(Vec<Self>),
-    /// Nothing there.
+    /// A missing value.
     Nil,
 }
 
 impl Value {
-    /// The value as text: of a string, a status or an integer.
+    /// Returns a string, status or integer as text, or `None` for other types.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::Simple(text) => Some(text.clone()),
@@ -35,7 +35,7 @@ impl Value {
     }
 }
 
-/// Bytes that are no frame.
+/// Error for bytes that are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -47,7 +47,7 @@ impl fmt::Display for Malformed {
 
 impl Error for Malformed {}
 
-/// A command as a client sends it.
+/// Encodes a command.
 pub fn encode(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -59,11 +59,12 @@ pub fn encode(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     bytes
 }
 
-/// The first frame of `bytes` and its length; `None` while it is incomplete.
+/// Decodes the frame at the start of `bytes`, and returns the value and the length. Returns `None` if the
+/// frame is incomplete.
 ///
 /// # Errors
 ///
-/// [`Malformed`] when no further bytes can make it a frame.
+/// Returns [`Malformed`] if the bytes can't be the start of a frame.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     let mut cursor = Cursor { bytes, at: 0 };
     match cursor.value() {
@@ -73,7 +74,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     }
 }
 
-/// Why there is no value.
+/// Reason why a value can't be decoded.
 enum Halt {
     Incomplete,
     Malformed(&'static str),
@@ -99,7 +100,7 @@ impl<'a> Cursor<'a> {
             b'*' | b'~' | b'>' => self.array(rest, 1),
             b'%' => self.array(rest, 2),
             b'|' => {
-                // An attribute is no reply: it stands before the one that it is about.
+                // An attribute is not a reply. It precedes the reply that it describes.
                 self.array(rest, 2)?;
                 self.value()
             }
@@ -142,7 +143,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The announced length; `None` is the nil of RESP2, which announces −1.
+/// Parses a length. Returns `None` for −1, which is nil in RESP2.
 fn length_of(digits: &[u8]) -> Result<Option<usize>, Halt> {
     match number(digits)? {
         -1 => Ok(None),

@@ -1,4 +1,4 @@
-//! A real master and replica under a real Sentinel.
+//! A Redis master and replica that are monitored by a Sentinel.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,18 +8,18 @@ use crate::redis::{RedisServer, free_port, owned};
 use crate::resp::Value;
 use crate::until::block_until;
 
-/// How long the three may take to come to an agreement.
+/// Upper bound for the time that the servers need to agree.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// The name under which the sentinel knows the master.
+/// Service name of the master.
 const SERVICE: &str = "main";
 
-/// A master, its replica, and one sentinel that decides alone which is which.
+/// A master, a replica, and a single sentinel that decides which is which.
 ///
-/// A master that does not answer for half a second is replaced. An old master that is back, or
-/// was replaced on command, stays writable for about two seconds before the sentinel makes it a
-/// replica: what it takes in that time is lost, as with any sentinel (by default it is eight).
-/// All methods block.
+/// The master will be replaced if it does not respond for half a second. An old master that is restarted, or
+/// replaced via a command, accepts writes for about two more seconds before the sentinel turns it into a
+/// replica. These writes are lost. This is true for any sentinel, but the default is eight seconds. All
+/// methods block.
 #[derive(Debug)]
 pub struct RedisSentinel {
     sentinel: RedisServer,
@@ -27,109 +27,109 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts the three, and waits until the replica has all that the master has, and the
-    /// sentinel knows both.
+    /// Starts the servers, and waits until the replica is in sync and the sentinel knows both servers.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     #[must_use]
     pub fn start() -> Self {
         let servers = [(); 2].map(|()| RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]));
         let port = servers[0].port().to_string();
-        // By command: an argument would make it a replica again whenever it is started.
+        // We use a command because an argument would turn the server into a replica on every restart.
         servers[1].command(&["REPLICAOF", "127.0.0.1", &port]);
-        // Before the sentinel, which asks the master for its replicas at once and then seldom.
+        // We wait for this before we start the sentinel: it queries the replicas on startup, but only rarely
+        // after that.
         block_until("the replica is in step", LIMIT, || is_in_step(&servers[1]));
         let group = Self { sentinel: start_sentinel(&port), servers };
         group.until_replicated();
         group
     }
 
-    /// The address as `fred` takes it: `redis-sentinel://127.0.0.1:PORT?sentinelServiceName=NAME`.
+    /// Returns the URL for `fred`: `redis-sentinel://127.0.0.1:PORT?sentinelServiceName=NAME`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis-sentinel://{}?sentinelServiceName={SERVICE}", self.sentinel.address())
     }
 
-    /// The sentinel itself, which takes commands such as `SENTINEL MASTERS`.
+    /// Returns the sentinel, e.g. to send `SENTINEL MASTERS`.
     #[must_use]
     pub fn sentinel(&self) -> &RedisServer {
         &self.sentinel
     }
 
-    /// Both servers, whichever is the master.
+    /// Returns both servers. The order does not depend on the roles.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer; 2] {
         &self.servers
     }
 
-    /// The address of the present master, as the sentinel says.
+    /// Returns the address of the current master as reported by the sentinel.
     #[must_use]
     pub fn master(&self) -> SocketAddr {
         self.master_server().address()
     }
 
-    /// The server that is the master now, as the sentinel says.
+    /// Returns the current master as reported by the sentinel.
     #[must_use]
     pub fn master_server(&self) -> &RedisServer {
         &self.servers[self.master_index()]
     }
 
-    /// The server that is not the master now, whether it runs or not.
+    /// Returns the server that is not the current master. It might not be running.
     #[must_use]
     pub fn other_server(&self) -> &RedisServer {
         &self.servers[1 - self.master_index()]
     }
 
-    /// Makes the replica the master, while the old master runs, and waits until it is.
+    /// Promotes the replica while the old master is running, and waits until this is done.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     pub fn failover(&self) {
         let old = self.master();
         block_until("the master has changed", LIMIT, || {
-            // In this order: one that has just ended has changed the master.
+            // This must be read first: if a failover has just finished, the master has already changed.
             let in_progress = self.facts("MASTER").contains("failover_in_progress");
             if self.master() != old {
                 return true;
             }
             if !in_progress {
-                // Now and then it finds no good replica, for it has not looked for long enough.
+                // The command can fail if the sentinel has not monitored the replica for long enough.
                 self.sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]);
             }
             false
         });
     }
 
-    /// Ends the master at once, and waits until the replica has taken its place.
+    /// Kills the master, and waits until the replica is promoted.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes, as when the other server is no replica.
+    /// Panics if this takes more than two minutes, e.g. because the other server is not a replica.
     pub fn kill_master(&mut self) {
         let old = self.master_index();
         self.servers[old].kill();
         block_until("the master has changed", LIMIT, || self.master_index() != old);
     }
 
-    /// Starts the server that is not the master, with nothing in it, and does not wait until the
-    /// sentinel has made it a replica: see [`until_replicated`](Self::until_replicated).
+    /// Restarts the server that is not the master, with no data. This does not wait for the sentinel to turn
+    /// it into a replica. See [`until_replicated`](Self::until_replicated).
     ///
     /// # Panics
     ///
-    /// When it does not start within two minutes.
+    /// Panics if the server does not start within two minutes.
     pub fn restart_old(&mut self) {
         let old = 1 - self.master_index();
         self.servers[old].restart();
     }
 
-    /// Waits until there is a replica again, in step with the master, and the sentinel knows it.
+    /// Waits for a replica that is in sync with the master and known to the sentinel.
     ///
     /// # Panics
     ///
-    /// When that takes more than two minutes.
+    /// Panics if this takes more than two minutes.
     pub fn until_replicated(&self) {
         block_until("the replica is known and in step", LIMIT, || {
             let replicas = self.facts("REPLICAS");
@@ -146,7 +146,7 @@ impl RedisSentinel {
         index.expect("the sentinel knows these servers alone")
     }
 
-    /// What the sentinel knows about its `MASTER` or its `REPLICAS`: quoted words.
+    /// Returns the information of the sentinel about the `MASTER` or the `REPLICAS` as quoted words.
     fn facts(&self, about: &str) -> String {
         fn write(value: &Value, facts: &mut String) {
             match value {
@@ -160,10 +160,10 @@ impl RedisSentinel {
     }
 }
 
-/// Starts a sentinel over the master at that port.
+/// Starts a sentinel that monitors the master on this port.
 fn start_sentinel(master: &str) -> RedisServer {
     let sentinel = RedisServer::start_on(free_port, |folder, port| {
-        // It wants a file, and writes there what it learns.
+        // A sentinel requires a configuration file, to which it also writes state.
         let file = folder.join("sentinel.conf");
         let settings = format!(
             "sentinel monitor {SERVICE} 127.0.0.1 {master} 1\n\
@@ -175,13 +175,13 @@ fn start_sentinel(master: &str) -> RedisServer {
         let words = owned(&["--sentinel", "--bind", "127.0.0.1", "--port"]);
         [file].into_iter().chain(words).chain([port.to_string()]).collect()
     });
-    // A server older than 7.0 does not know these, and takes its time: ten seconds at most.
+    // Versions before 7.0 do not support these settings and can take up to ten seconds.
     let periods = ["INFO-PERIOD", "200", "PING-PERIOD", "200", "PUBLISH-PERIOD", "500"];
     sentinel.command(&[["SENTINEL", "DEBUG"].as_slice(), &periods].concat());
     sentinel
 }
 
-/// Whether the server is a replica that has had all from its master, and hears more.
+/// Returns whether the server is a replica that is connected to the master and fully synchronized.
 fn is_in_step(server: &RedisServer) -> bool {
     let Ok(facts) = server.try_command(&["INFO", "replication"]) else { return false };
     let facts = facts.text().expect("INFO answers text");
@@ -193,7 +193,7 @@ mod tests {
     use super::{LIMIT, RedisSentinel, Value};
     use crate::until::block_until;
 
-    /// Waits until the replica has this under the key.
+    /// Waits for the replica to receive this value.
     fn until_copied(group: &RedisSentinel, key: &str, value: &str) {
         let copied = || group.other_server().bytes(&["GET", key]) == Some(value.as_bytes().to_vec());
         block_until("the replica has it", LIMIT, copied);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(group.master(), group.servers()[1].address());
         assert_eq!(group.master_server().int(&["INCR", "key"]), 2);
         group.restart_old();
-        // It does not know yet that it has been replaced.
+        // The server does not know yet that it was replaced.
         assert_eq!(group.other_server().command(&["SET", "lost", "1"]), Value::Simple("OK".to_owned()));
         group.until_replicated();
         until_copied(&group, "key", "2");

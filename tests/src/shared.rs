@@ -1,10 +1,12 @@
-//! Servers that tests of one process have together, since each takes seconds to start.
+//! Servers that are shared by the tests of a process, because it takes seconds to start them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A server that is there as long as a test has it. Tests of one kind run one after the other or beside each
-/// other, so that it is seldom started a second time; and nothing is left to be ended by the process.
+/// A server that runs as long as at least one test uses it.
+///
+/// Tests of the same kind usually run in parallel or in sequence, so the server rarely needs to be started
+/// more than a single time. It will always be stopped before the process exits.
 #[derive(Debug)]
 pub(crate) struct Shared<T>(Mutex<Weak<T>>);
 
@@ -13,9 +15,9 @@ impl<T> Shared<T> {
         Self(Mutex::new(Weak::new()))
     }
 
-    /// The one that is there, or what `start` starts.
+    /// Returns the running server, or calls `start` if there is none.
     pub(crate) fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
-        // A start that panicked has left nothing behind.
+        // The state is valid even if `start` panics.
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
             let started = Arc::new(start());
@@ -25,7 +27,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The name of a database that no other test of this process has.
+/// Returns a database name that is unique in this process.
 pub(crate) fn new_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed))

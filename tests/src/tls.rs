@@ -1,4 +1,4 @@
-//! A real Redis server that speaks TLS, and the certificates for it.
+//! A Redis server with TLS, and the certificates for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::redis::{RedisServer, free_port, owned};
 
-/// A [`RedisServer`] whose port speaks TLS alone, under an authority that was made for it.
+/// A [`RedisServer`] that only accepts TLS on the port. The certificate authority is created for this server.
 #[derive(Debug)]
 pub struct TlsRedis {
     server: RedisServer,
@@ -16,21 +16,21 @@ pub struct TlsRedis {
 }
 
 impl TlsRedis {
-    /// Starts a server that takes any client.
+    /// Starts a server that does not require client certificates.
     ///
     /// # Panics
     ///
-    /// As [`RedisServer::start`].
+    /// Panics like [`RedisServer::start`].
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&["--tls-auth-clients", "no"])
     }
 
-    /// Starts a server that takes those clients alone that show a certificate of its authority.
+    /// Starts a server that requires a client certificate from this authority.
     ///
     /// # Panics
     ///
-    /// As [`RedisServer::start`].
+    /// Panics like [`RedisServer::start`].
     #[must_use]
     pub fn start_mutual() -> Self {
         Self::start_with(&["--tls-auth-clients", "yes"])
@@ -51,43 +51,42 @@ impl TlsRedis {
         Self { server, certificates }
     }
 
-    /// The server, which takes commands without TLS by its socket. Its own address and URL are
-    /// those of the port that speaks TLS.
+    /// Returns the server. Commands are sent via the Unix socket without TLS, but the address and the URL
+    /// belong to the TLS port.
     #[must_use]
     pub fn server(&self) -> &RedisServer {
         &self.server
     }
 
-    /// The server, to be stopped or started again.
+    /// Returns the server, e.g. to stop or restart it.
     pub fn server_mut(&mut self) -> &mut RedisServer {
         &mut self.server
     }
 
-    /// The address as Redis clients take it: `rediss://127.0.0.1:PORT`. The certificate is good for
-    /// `localhost` as well, and for no other name.
+    /// Returns the URL for Redis clients: `rediss://127.0.0.1:PORT`. The certificate is also valid for
+    /// `localhost`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("rediss://{}", self.server.address())
     }
 
-    /// The certificates: what a client has to trust, and to show.
+    /// Returns the certificates for a client.
     #[must_use]
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 }
 
-/// An authority, and what it has signed: files in PEM in a folder of their own.
+/// A certificate authority with a server and a client certificate, as PEM files in a temporary folder.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
 impl Certificates {
-    /// Makes an authority with a certificate for a server on the loopback address and one for a
-    /// client.
+    /// Creates an authority with a certificate for a loopback server and a certificate for a client.
     ///
     /// # Panics
     ///
-    /// When the folder for temporary files is not writable.
+    /// Panics if the temporary folder is not writable.
     #[must_use]
     pub fn make() -> Self {
         let made = Self(tempfile::tempdir().expect("the folder for temporary files is writable"));
@@ -116,31 +115,31 @@ impl Certificates {
         write(&self.file(&format!("{holder}.key")), &key.serialize_pem());
     }
 
-    /// The certificate of the authority.
+    /// Returns the path of the authority certificate.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.file("authority.crt")
     }
 
-    /// The certificate of the server, for `127.0.0.1` and `localhost`.
+    /// Returns the path of the server certificate, which is valid for `127.0.0.1` and `localhost`.
     #[must_use]
     pub fn server(&self) -> PathBuf {
         self.file("server.crt")
     }
 
-    /// The key of the server.
+    /// Returns the path of the server key.
     #[must_use]
     pub fn server_key(&self) -> PathBuf {
         self.file("server.key")
     }
 
-    /// The certificate of the client.
+    /// Returns the path of the client certificate.
     #[must_use]
     pub fn client(&self) -> PathBuf {
         self.file("client.crt")
     }
 
-    /// The key of the client.
+    /// Returns the path of the client key.
     #[must_use]
     pub fn client_key(&self) -> PathBuf {
         self.file("client.key")
@@ -176,7 +175,7 @@ mod tests {
 
     use super::TlsRedis;
 
-    /// What `redis-cli` is told, when it trusts the authority and says `arguments` besides.
+    /// Sends `PING` with `redis-cli`, which trusts the authority, and returns the output.
     fn ping(redis: &TlsRedis, host: &str, with_certificate: bool) -> String {
         let certificates = redis.certificates();
         let mut client = Command::new("redis-cli");

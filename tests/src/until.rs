@@ -1,22 +1,22 @@
-//! Waiting for a condition, with a limit.
+//! Bounded waiting for a condition.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::time;
 
-/// The bound of everything that a test waits for: so long that only what hangs takes longer, on a machine
-/// that is slow and busy.
+/// Upper bound for everything that tests wait for. This should only be reached by a test that hangs, even on
+/// a slow and busy machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// How long to rest before a condition is looked at again.
+/// Interval at which conditions are polled.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until `condition` is true: what a test does instead of sleeping.
+/// Waits until `condition` returns `true`. Tests should use this instead of sleeping.
 ///
 /// # Panics
 ///
-/// After `limit`, with `what`: "waited 5s in vain until {what}".
+/// Panics with "timed out after 5s waiting until {what}" if this takes longer than `limit`.
 pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !condition().await {
@@ -28,12 +28,12 @@ pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut()
     }
 }
 
-/// As [`until`], for those who block.
+/// Like [`until`], but blocks the thread.
 pub(crate) fn block_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
     assert!(settles(limit, condition), "waited {limit:?} in vain until {what}");
 }
 
-/// Whether the condition came true, for those who must not panic.
+/// Returns whether the condition becomes true within `limit`. Used in destructors, which must not panic.
 pub(crate) fn settles(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {

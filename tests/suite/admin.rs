@@ -1,4 +1,4 @@
-//! The admin router: its API, who gets in, and the dashboard.
+//! The admin router: API, access control and dashboard.
 
 pub(crate) mod site;
 mod api;

@@ -1,4 +1,5 @@
-//! Watches: rules about counters and processes, and reports, told once over all instances; and detectors, which expect something of counters.
+//! Watches, which evaluate rules about counters and processes and send alerts and reports once across all
+//! instances; and anomaly detectors.
 
 mod inbox;
 mod alerts;

@@ -1,3 +1,3 @@
-//! Documents: the contract on every store.
+//! Documents: the contract, which applies to any store.
 
 mod contract;

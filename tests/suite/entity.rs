@@ -1,4 +1,4 @@
-//! Counts of entities, over every database and every cache.
+//! Entity counts, on every database and cache.
 
 mod contract;
 mod cache;
@@ -19,14 +19,14 @@ use counter_core::entity::EntityLedger;
 entity! {
     /// Counts of a post.
     pub(crate) enum Post: "post" {
-        /// Times that it was shown.
+        /// Number of views.
         Views = "views",
-        /// Members who like it.
+        /// Number of members who like the post.
         Likes = "likes",
     }
 }
 
-/// A ledger without anything pending.
+/// Returns a ledger with no pending changes.
 fn ledger([recorded, applied, dropped, refused]: [u64; 4]) -> EntityLedger {
     let mut ledger = EntityLedger::default();
     (ledger.recorded, ledger.applied) = (recorded, applied);

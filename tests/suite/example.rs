@@ -1,4 +1,4 @@
-//! The example as a program, and its forum.
+//! The example program, including the forum.
 
 mod import;
 mod minimal;

@@ -1,4 +1,4 @@
-//! Everything that fails between a process and its counts, one by one and in storms.
+//! Tests for failures between a process and the stored counts, both individually and in storms.
 
 mod network;
 mod outage;

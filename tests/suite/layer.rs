@@ -1,4 +1,4 @@
-//! The layer: what it counts of a request, and what a request never notices of it.
+//! The layer: how requests are counted, and that counting doesn't affect them.
 
 mod requests;
 mod rules;

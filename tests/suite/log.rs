@@ -1,4 +1,4 @@
-//! The log of a test, as text.
+//! Captures a test's log as text.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The log of the current thread, as text, from [`capture`](Self::capture) on until the guard is dropped.
+/// The log of the current thread. Starts with [`capture`](Self::capture), and ends when the guard is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! The workspace's integration tests, on real servers: by family of counts first, then by face of the
-//! library.
+//! The workspace's integration tests, on real servers. Sorted by counter family first, then by the rest of
+//! the library.
 
 mod support;
 mod stores;

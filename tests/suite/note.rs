@@ -1,3 +1,3 @@
-//! Notes: the contract on every store.
+//! Notes: the contract, which applies to any store.
 
 mod contract;

@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What chance decides, all of it from one seed: SplitMix64.
+/// Deterministic random numbers (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -11,25 +11,25 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that nobody chose.
+    /// Returns a random seed.
     pub(crate) fn seed() -> u64 {
         RandomState::new().hash_one(0)
     }
 
-    /// The chance of a storm, from `COUNTER_STORM_SEED` or a seed that nobody chose.
+    /// Returns the random numbers for a storm, seeded with `COUNTER_STORM_SEED` or randomly.
     pub(crate) fn storm(name: &str) -> Self {
         let seed = Self::storm_seed();
         eprintln!("a storm {name}: COUNTER_STORM_SEED={seed}");
         Self::new(seed)
     }
 
-    /// The seed that `COUNTER_STORM_SEED` repeats, or one that nobody chose.
+    /// Returns `COUNTER_STORM_SEED`, which is used to repeat a storm, or a random seed.
     pub(crate) fn storm_seed() -> u64 {
         let said = std::env::var("COUNTER_STORM_SEED").ok();
         said.map_or_else(Self::seed, |seed| seed.parse().expect("COUNTER_STORM_SEED is a whole number"))
     }
 
-    /// A source of its own, for a task.
+    /// Creates an independent generator for a task.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -56,7 +56,8 @@ impl Random {
     }
 }
 
-/// Numbers from 0 on, each once in every round, so that none is left out for long.
+/// Random numbers below a count. A number can't be repeated before every other number has been returned, so
+/// that no number is missing for long.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     count: u64,

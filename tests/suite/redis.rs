@@ -1,4 +1,4 @@
-//! The way to Redis: addresses, access rights, topologies, servers without scripts.
+//! Connecting to Redis: addresses, permissions, topologies, and servers where scripts are disabled.
 
 pub(crate) mod connections;
 mod transactions;

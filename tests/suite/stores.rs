@@ -1,8 +1,9 @@
-//! The stores that the contracts run on, each with its servers.
+//! The stores to run the contract tests on, with their servers.
 //!
-//! A fact is a function that takes a store. The macro `on!` below makes a test of it on each store, whose name is the path of
-//! the file, the store and the fact. So a search for the name finds the function, and these run the tests of one fact of
-//! `visits/contract.rs`, on one store, on all, and all facts on one store:
+//! A contract test is a function that takes a store. The `on!` macro below turns it into a test for each
+//! store, so that the test's name consists of the file's module path, the store and the function. You can
+//! thus find the function by searching for the test's name. The following commands run a function in
+//! `visits/contract.rs` on a single store, the same on all stores, and all functions on a single store:
 //!
 //! ```text
 //! cargo test -p tests --test suite -- visits::contract::redis::a_batch_sent_again_counts_once
@@ -10,7 +11,7 @@
 //! cargo test -p tests --test suite -- visits::contract::redis::
 //! ```
 //!
-//! An editor with rust-analyzer offers the tests at the name of the fact in the list of `on!`.
+//! If you use rust-analyzer, the editor offers to run a test at its name in the list of `on!`.
 
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use tests::{MariaDb, Postgres, RedisCluster, RedisServer};
 
 use crate::support::store;
 
-/// Makes a test of each fact on each of these stores: `on! { [memory redis] { fact another_fact } }`. With
-/// `then function;` before the facts, the function looks at the servers after each test.
+/// Creates tests from functions for these stores: `on! { [memory redis] { fact another_fact } }`. If you add
+/// `then function;` before the list, this function will check the servers after each test.
 macro_rules! on {
     ([$($kind:ident)*] $facts:tt) => {
         crate::stores::on! { [$($kind)*] then crate::stores::leave; $facts }
@@ -98,12 +99,13 @@ pub(crate) async fn mariadb() -> (Arc<MariaDb>, SqlStore) {
     (server, store)
 }
 
-/// A store in an empty database.
+/// Returns a store on an empty database.
 pub(crate) async fn sql(url: &str) -> SqlStore {
     SqlStore::builder().create_tables().connect(url).await.expect("a database")
 }
 
-/// An empty database in each of the servers, and in a file; they are there as long as the first of both is kept.
+/// Creates an empty database on each SQL server and in a file. These exist until the first return value is
+/// dropped.
 pub(crate) fn databases() -> (impl Sized, [String; 3]) {
     let (folder, postgres, mariadb) =
         (tempfile::tempdir().expect("a folder"), Postgres::shared(), MariaDb::shared());
@@ -112,12 +114,12 @@ pub(crate) fn databases() -> (impl Sized, [String; 3]) {
     ((folder, postgres, mariadb), all)
 }
 
-/// What a store lives on.
+/// The servers that a store depends on.
 pub(crate) trait Servers {
     fn each(&self) -> &[RedisServer];
 }
 
-/// Looks at nothing.
+/// Checks nothing.
 pub(crate) const fn leave(_: &impl Servers) {}
 
 impl Servers for () {
@@ -150,7 +152,7 @@ impl Servers for RedisCluster {
     }
 }
 
-/// A server whose users run no scripts.
+/// Starts a server where users can't run scripts.
 pub(crate) fn without_scripts() -> RedisServer {
     let server = RedisServer::start();
     server.command(&["ACL", "SETUSER", "default", "-@scripting"]);

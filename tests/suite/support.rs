@@ -1,4 +1,4 @@
-//! Values and questions that several tests share.
+//! Values and helpers that are shared by multiple tests.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -18,16 +18,16 @@ use http::Request;
 use tests::{RedisServer, until};
 use tower::Service;
 
-/// How long a storm lasts, which by default is as short as it may be: `COUNTER_STORM_SECONDS`, or 4.
+/// Returns the duration of a storm in seconds: `COUNTER_STORM_SECONDS`, or 4 in order to keep the gate fast.
 pub(crate) fn storm_seconds() -> u64 {
     let said = std::env::var("COUNTER_STORM_SECONDS").ok();
     said.map_or(4, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
 }
 
-/// The user agent of somebody.
+/// A browser's user agent.
 pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-/// The user agent of a program.
+/// A bot's user agent.
 pub(crate) const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
 pub(crate) fn name(text: &str) -> CounterName {
@@ -42,7 +42,7 @@ pub(crate) fn unix(seconds: u64) -> Timestamp {
     Timestamp::from_unix(seconds)
 }
 
-/// The Unix second at which a key expires. Redis 6.2 does not know `EXPIRETIME`.
+/// Returns the Unix time when a key expires. We can't use `EXPIRETIME`, because Redis 6.2 doesn't support it.
 pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
     let now = || {
         let time = server.strings(&["TIME"]);
@@ -52,15 +52,14 @@ pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
     loop {
         let before = now();
         let left = u64::try_from(server.int(&["PTTL", key])).expect("it expires");
-        // What passed between the questions is not known better than this.
+        // The result would be inaccurate if the commands took too long.
         if now() - before < Duration::from_millis(500) {
             return (before + Duration::from_millis(left + 500)).as_secs();
         }
     }
 }
 
-/// Counts a hit of each of these counters at an instant, however long ago: a recorder would count it only where
-/// it is still kept.
+/// Counts a hit on each counter at any time in the past. A recorder would drop hits that are past retention.
 pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
     let grid = Arc::new(Grid::default());
     let finest = grid.counts.iter().next().expect("a precision").precision;
@@ -88,12 +87,12 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
     }
 }
 
-/// All the time there is.
+/// The range of all timestamps.
 pub(crate) fn always() -> Range<Timestamp> {
     Timestamp::MIN..Timestamp::MAX
 }
 
-/// A store that is connected.
+/// Returns a connected store.
 pub(crate) async fn store(url: &str) -> RedisStore {
     store_in(url, Namespace::default()).await
 }
@@ -105,7 +104,8 @@ pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
     store
 }
 
-/// Flushes, and reads what every counter there is has counted today, and yesterday if it is midnight.
+/// Flushes, and returns the hits on every counter. This includes yesterday, because the test might run at
+/// midnight.
 pub(crate) async fn counted(counters: &mut Counters) -> BTreeMap<String, u64> {
     counters.flush().await.expect("memory takes all");
     let (stats, now) = (counters.stats(), Timestamp::now());
@@ -118,13 +118,13 @@ pub(crate) async fn counted(counters: &mut Counters) -> BTreeMap<String, u64> {
     counted
 }
 
-/// How often memory is allocated at the least in one of several runs: a second may begin in any of them, and
-/// its cells be closed.
+/// Returns the minimum number of allocations in five runs. A new second might start during a run, which
+/// closes cells and thus allocates.
 pub(crate) fn fewest(mut run: impl FnMut() -> u64) -> u64 {
     (0..5).map(|_| run()).min().expect("five runs")
 }
 
-/// How often memory is allocated while a service answers these requests, each of them at once.
+/// Counts the allocations while a service handles these requests. The service must not wait for anything.
 pub(crate) fn allocations<S: Service<Request<()>>>(service: &mut S, requests: Vec<Request<()>>) -> u64 {
     let answer_all = || {
         for request in requests {
@@ -135,7 +135,7 @@ pub(crate) fn allocations<S: Service<Request<()>>>(service: &mut S, requests: Ve
     allocation_counter::measure(answer_all).count_total
 }
 
-/// The samples of counters in a store in which all of them can be read.
+/// Reads the samples of counters, all of which must be readable.
 pub(crate) async fn samples_of(
     store: &impl Store,
     counters: &[CounterName],
@@ -146,7 +146,7 @@ pub(crate) async fn samples_of(
     readings.into_iter().map(|reading| reading.expect("a counter").samples).collect()
 }
 
-/// A time as the common log format has it, in a zone that is not UTC.
+/// Formats a time in the common log format, in a time zone other than UTC.
 pub(crate) fn clf(at: Timestamp) -> String {
     let local = at.plus(2 * 3600).as_unix();
     let (mut days, second) = (local / 86_400, local % 86_400);
@@ -167,7 +167,7 @@ pub(crate) fn clf(at: Timestamp) -> String {
     format!("{:02}/{}/{year}:{hour:02}:{minute:02}:{second:02} +0200", days + 1, months[month])
 }
 
-/// A value in Redis, whatever way it is encoded there.
+/// A value in Redis, independent of the encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Pairs(BTreeMap<String, String>),
@@ -175,8 +175,8 @@ pub(crate) enum Content {
     Bytes(Vec<u8>),
 }
 
-/// All that a namespace has but what tells processes and sources apart: keys, when they end in milliseconds, and
-/// values.
+/// Returns the keys in a namespace, with expiry in milliseconds and values. Excludes keys that identify
+/// processes and sources.
 pub(crate) fn contents(redis: &RedisServer, namespace: &str) -> BTreeMap<String, (i64, Content)> {
     let keys = redis.strings(&["KEYS", &format!("{namespace}*")]);
     let named = |key: &String| key.strip_prefix(namespace).expect("a prefix").to_owned();
@@ -191,7 +191,7 @@ fn content(redis: &RedisServer, key: &str) -> Content {
     let pairs = |command: &[&str]| {
         let values = redis.strings(command);
         let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
-        // Without the mark of a process that began.
+        // Excludes the marker of a process start.
         Content::Pairs(pairs.filter(|(field, _)| !field.is_empty()).collect())
     };
     match &*redis.command(&["TYPE", key]).text().expect("a type") {
@@ -206,14 +206,14 @@ fn content(redis: &RedisServer, key: &str) -> Content {
     }
 }
 
-/// Fails at the first key that is not the same in both.
+/// Asserts that both namespaces have the same contents.
 pub(crate) fn assert_same(one: &BTreeMap<String, (i64, Content)>, other: &BTreeMap<String, (i64, Content)>) {
     for key in one.keys().chain(other.keys()) {
         assert_eq!(one.get(key), other.get(key), "{key}");
     }
 }
 
-/// Gives a namespace the salts of another, so that both tell the same visitors apart.
+/// Copies the salts to another namespace, so that both identify the same visitors.
 pub(crate) fn copy_salts(redis: &RedisServer, from: &str, to: &str) {
     for salt in redis.strings(&["KEYS", &format!("{from}salt:*")]) {
         redis.int(&["COPY", &salt, &salt.replacen(from, to, 1)]);

@@ -1,4 +1,4 @@
-//! A store in memory whose calls pass through a test's own code.
+//! A memory store whose calls can be intercepted by a test.
 
 use std::future::ready;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use counter_core::visits::{
 };
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Timestamp};
 
-/// What a test does to the calls of a [`Through`].
+/// Hooks for the calls of an [`InterceptedStore`].
 pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn shards(&self) -> Shards {
         Shards::ONE
@@ -23,7 +23,7 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         1000
     }
 
-    /// Lets a call that changes something pass, or answers it.
+    /// Called before a write. An error will be returned instead of calling the store.
     fn pass(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -40,7 +40,7 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Sees a read of samples, and lets it continue.
+    /// Called before samples are read. The read continues when this returns.
     fn read(&self, _: Precision, _: &Range<Timestamp>) -> impl Future<Output = ()> + Send {
         ready(())
     }

@@ -1,10 +1,12 @@
-//! The house rules that no compiler keeps: module order, imports, the size of files and folders, words and their
-//! homes, prose, and documents that name code.
+//! House rules that the compiler does not check: module order, imports, the size of files and folders, words that
+//! belong to one module, summaries, phrases, and documents that name code.
 
+mod files;
 mod tree;
 mod words;
 mod order;
 mod imports;
 mod size;
 mod prose;
+mod phrases;
 mod documents;

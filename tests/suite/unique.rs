@@ -1,4 +1,4 @@
-//! Unique counters: the contract of every kind on every store, and the edges.
+//! Unique counters: the contract for any kind on any store, and edge cases.
 
 mod contract;
 mod model;

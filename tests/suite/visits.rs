@@ -1,4 +1,4 @@
-//! Counts of visits: the recorder, the store's contract, the cleaner and the loops.
+//! Visit counts: the recorder, the store contract, the cleaner and the background loops.
 
 mod contract;
 mod distributions;

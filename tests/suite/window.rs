@@ -1,4 +1,4 @@
-//! Counters of windows.
+//! Window counters.
 
 mod contract;
 mod compare;

@@ -1,10 +1,9 @@
-# How the tests are built and run: everywhere with the same features, so that no crate is compiled twice.
-# To be sourced.
+# Builds and runs the tests, always with the same features so that crates are compiled only once. To be sourced.
 
-# The packages that are published and build without librdkafka.
+# Published packages that don't need librdkafka.
 packages=(counter-core counter-alert counter-layer counter-admin counter-log)
 
-# The features of a package, one a line.
+# Prints the features of a package, one per line.
 features_of() {
     local root manifest
     root="$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -12,7 +11,7 @@ features_of() {
     sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$manifest"
 }
 
-# Not `--all-features`, which has the example's `kafka`: that builds librdkafka, 165 s of a C compiler.
+# We can't use `--all-features`, because the example's `kafka` feature would build librdkafka, which takes 165 s.
 features=()
 for package in "${packages[@]}"; do
     for feature in $(features_of "$package"); do
@@ -21,28 +20,28 @@ for package in "${packages[@]}"; do
 done
 unset package feature
 everything=(--locked --workspace --exclude counter-kafka "${features[@]}")
-# What `tests/tools/kafka` builds.
+# Used by `tests/tools/kafka`.
 with_kafka=(--locked --workspace "${features[@]}" --features example-app/kafka)
 
-# The folder of what is built.
+# Prints the target folder.
 target_folder() {
     cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }
 
-# Tells the tests where the example is that was built.
+# Sets the path to the example program, which the tests need.
 export_example() {
     COUNTER_EXAMPLE="$(target_folder)/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}debug/example-app"
     export COUNTER_EXAMPLE
 }
 
-# Builds the tests, and the example with the crates that they share.
+# Builds the tests and the example together, so that they share crates.
 build_tests() {
     cargo build "${everything[@]}" --tests --bins --example minimal --example hyper
     export_example
 }
 
-# Runs tests, of `--tests` or `--test suite`, with arguments for the programs after `--`. Most of them wait for
-# servers most of the time: more of them at once than there are cores.
+# Runs tests: `--tests` or `--test suite`, with arguments for the programs after `--`. We use more threads than cores, because
+# tests mostly wait for servers.
 run_tests() {
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} cargo test "${everything[@]}" "$@"
 }

@@ -1,7 +1,7 @@
-/* A wall clock that is ahead by COUNTER_CLOCK_AHEAD seconds, for LD_PRELOAD; other clocks run as they are.
-   libfaketime does the same, but not beneath jemalloc, which asks for the time before it can be initialized,
-   and Redis uses jemalloc. Other programs keep the clock of the machine, for some of them wait until a time of
-   day in the kernel, which knows of nothing. */
+/* Shifts the wall clock by COUNTER_CLOCK_AHEAD seconds via LD_PRELOAD. Other clocks are not changed.
+   We can't use libfaketime, because it doesn't work with jemalloc, which reads the time before libfaketime can be
+   initialized, and Redis uses jemalloc. The clock is only shifted for selected programs, because others might wait
+   for a time of day in the kernel, which doesn't know about the shift. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""The part of `tests/tools/prometheus` that asks: its argument is the program of the example."""
+"""Runs the queries for `tests/tools/prometheus`. The argument is the path to the example program."""
 
 import json
 import pathlib
@@ -15,9 +15,9 @@ import urllib.request
 TOKEN = "a-token-of-this-test"
 LIMIT = 120
 DEPLOY = pathlib.Path("example-app/deploy")
-# Of a linter that takes the word in our prefix for the type of the metric.
+# The linter mistakes our prefix for the type of the metric.
 FALSE_ALARM = "metric name should not include type 'counter'"
-# Without trouble there is nothing to see of it, and the example has no spool and no archive here.
+# These metrics don't exist without failures, and because we run the example without a spool and an archive.
 MAY_BE_EMPTY = ("spool", "archive", "dropped_")
 
 
@@ -28,25 +28,25 @@ def free_port():
 
 
 def get(url, headers=None):
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=30) as answer:
-        return answer.read().decode()
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=30) as response:
+        return response.read().decode()
 
 
 def until(what, condition):
-    """Asks again until there is an answer, and returns it."""
+    """Polls until the condition returns a value, and returns this value."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         try:
-            if answer := condition():
-                return answer
+            if value := condition():
+                return value
         except (urllib.error.URLError, ConnectionError):
             pass
         time.sleep(0.2)
-    sys.exit(f"tests/tools/prometheus: waited {LIMIT} s in vain until {what}")
+    sys.exit(f"tests/tools/prometheus: timed out after {LIMIT} s: {what}")
 
 
-def questions():
-    """The queries of the dashboard and of the alerts, with those of the latter without their comparisons."""
+def queries():
+    """Yields the queries of the dashboard, and the metrics used by the alerts."""
     dashboard = json.loads((DEPLOY / "grafana.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
@@ -76,27 +76,27 @@ def main(example, folder):
         started.append(subprocess.Popen(
             ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
              f"--web.listen-address={prometheus}"], stdout=log, stderr=log))
-        metrics = until("the example has counted", lambda: get(
+        metrics = until("the example serves metrics", lambda: get(
             f"http://{site}/admin/stats/metrics", {"Authorization": f"Bearer {TOKEN}"}))
         linted = subprocess.run(["promtool", "check", "metrics"], input=metrics, text=True, capture_output=True)
         remarks = [line for line in linted.stderr.splitlines() if FALSE_ALARM not in line]
         if remarks:
             sys.exit("\n".join(remarks))
 
-        def ask(query):
-            answer = json.loads(get(f"http://{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": query})))
-            return answer["data"]["result"]
+        def run_query(query):
+            response = json.loads(get(f"http://{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": query})))
+            return response["data"]["result"]
 
-        asked = 0
-        for title, query in questions():
+        count = 0
+        for title, query in queries():
             may_be_empty = any(word in query for word in MAY_BE_EMPTY)
-            until(f"{title!r} has an answer to {query}", lambda: ask(query) or may_be_empty)
-            asked += 1
+            until(f"{title!r} has a result for {query}", lambda: run_query(query) or may_be_empty)
+            count += 1
         rules = json.loads(get(f"http://{prometheus}/api/v1/rules"))["data"]["groups"][0]["rules"]
-        until("all alerts were looked at", lambda: all(
+        until("all alerts are evaluated", lambda: all(
             rule["health"] == "ok"
             for rule in json.loads(get(f"http://{prometheus}/api/v1/rules"))["data"]["groups"][0]["rules"]))
-        print(f"{asked} questions have an answer, and {len(rules)} alerts were looked at")
+        print(f"{count} queries have a result, and {len(rules)} alerts are evaluated")
     finally:
         for process in started:
             process.terminate()

@@ -1,12 +1,12 @@
-# What the commands share that drive servers with wrk. It is sourced from the root of the workspace,
-# by a command that says in $packages what it needs, and in `end` what it stops.
+# Functions shared by the commands that start servers, e.g. to load them with wrk. To be sourced from the root of the workspace.
+# The command must set $packages to the required packages, and define `end` to stop the servers.
 
-command=tests/${0##*/}
+command=tests/tools/${0##*/}
 folder=$(mktemp -d)
 target=$(cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 
 trap end EXIT
-# A signal ends the script by way of the trap above.
+# Exit on signals, so that the trap above is run.
 trap 'exit 130' INT TERM
 
 fail() {
@@ -21,7 +21,7 @@ need() {
     done
 }
 
-# Ends processes, one after the other.
+# Stops processes in this order.
 stop() {
     local process
     for process in "$@"; do
@@ -30,7 +30,7 @@ stop() {
     done
 }
 
-# Waits until a command succeeds, ten seconds at most.
+# Waits until a command succeeds, for at most ten seconds.
 await() {
     for _ in $(seq 200); do
         if "$@"; then
@@ -38,10 +38,10 @@ await() {
         fi
         sleep 0.05
     done
-    fail "waited in vain for: $*"
+    fail "timed out waiting for: $*"
 }
 
-# Whether a server has said in its log where it listens, and that in $address.
+# Checks if a server has logged the listening address, and sets $address.
 listens() {
     address=$(sed -n 's|^ *http://\([0-9.:]*\)/$|\1|p' "$1")
     [ -n "$address" ]

@@ -4,61 +4,62 @@ use counter_core::Timestamp;
 use counter_core::visits::WriterId;
 use serde::{Deserialize, Serialize};
 
-/// A message about a rule: its alert is raised, or resolved. Or a test, which is about none.
+/// A message sent when an alert is raised or resolved, or a test message.
 ///
-/// As text it is one line for people; by serde it is an object for programs.
+/// `Display` writes a line of text for people. Via serde this is an object for programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Alert {
-    /// The id of the message, the same in every repetition: a receiver that has it already drops the message.
+    /// The message id. It stays the same if a message is delivered again, so that receivers can drop
+    /// duplicates.
     pub id: String,
-    /// The name of the rule; `test` for a test.
+    /// The rule name, or `test` for a test message.
     pub rule: String,
-    /// The kind of the message: the alert is raised or resolved, or it is a test.
+    /// The kind of message: whether the alert is raised or resolved, or this is a test.
     pub kind: AlertKind,
     /// The severity of the rule.
     pub severity: Severity,
-    /// The width of the buckets that the rule looks at, in seconds.
+    /// The bucket width of the rule, in seconds.
     pub precision: u32,
-    /// The start of the bucket that decided, in Unix seconds.
+    /// The start of the deciding bucket, in Unix seconds.
     pub start: u64,
-    /// The value of the rule in that bucket.
+    /// The value of the rule in this bucket.
     pub value: f64,
-    /// The bound that the value is compared with.
+    /// The bound to which the value is compared.
     pub bound: f64,
-    /// The reason, for people.
+    /// The reason, as text for people.
     pub reason: String,
 }
 
-/// The kind of a message.
+/// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AlertKind {
-    /// The condition has held for long enough.
+    /// The condition is met for [`raise_after`](crate::AlertRule::raise_after) buckets in a row.
     Raised,
-    /// The condition has not held for long enough.
+    /// The condition is not met for [`resolve_after`](crate::AlertRule::resolve_after) buckets in a row.
     Resolved,
-    /// Nothing has happened: it shows that messages arrive. See [`Alerts::test`](crate::Alerts::test).
+    /// A test message, to check if delivery works. See [`Alerts::test`](crate::Alerts::test).
     Test,
 }
 
-/// The severity of an alert, which decides nothing here: receivers route by it.
+/// The severity of an alert. This does not affect the evaluation, but receivers can use it for routing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Nothing has to be done.
+    /// You don't need to do anything.
     Info,
-    /// Something has to be done soon.
+    /// You should do something soon.
     #[default]
     Warning,
-    /// Something has to be done now.
+    /// You must do something now.
     Critical,
 }
 
 impl Alert {
-    /// Returns a message that shows whether messages arrive.
+    /// Creates a test message.
     pub(crate) fn test(now: Timestamp) -> Self {
         Self {
             id: format!("test:{}", WriterId::random()),

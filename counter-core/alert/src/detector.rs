@@ -1,5 +1,7 @@
-//! Detectors of unusual values: a [`Detector`] takes one bucket after the other, judges whether it is unusual, and learns
-//! from it, for rules that look at thousands of series every minute.
+//! Online detection of unusual values.
+//!
+//! A [`Detector`] takes buckets in order, decides if the value is unusual, and learns from it. This is cheap
+//! enough for rules that watch thousands of series.
 
 mod scale;
 mod poisson;

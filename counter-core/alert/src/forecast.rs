@@ -1,8 +1,8 @@
-//! Forecasts of a series: the expected counts, how certain they are, and how well the method would have done
-//! before.
+//! Forecasts of a series: expected counts, a band around them, and a backtest of the method.
 //!
-//! The season of a series is found by STL, the remainder follows exponential smoothing, and the band is
-//! derived from how far counts strayed until now. Nothing here reads the clock or waits for anything.
+//! We use STL to find the season, and exponential smoothing to follow the remainder. The band is derived from
+//! the errors so far. Forecasts never read the clock, and only [`Forecast::read`] waits for anything, i.e.
+//! the store.
 
 mod season;
 mod smoothing;

@@ -1,7 +1,8 @@
 //! Alerts and reports: rules to start with, delivery guarantees, and advice for receivers.
 //!
-//! A [`Watch`] is a background future, like the flusher and the cleaner. Every instance may run one. Watches share their state
-//! in the store, so each bucket is judged once and each alert is sent once.
+//! A [`Watch`] is a background future, like the flusher and the cleaner. You can run a watch in all
+//! instances. Watches share their state via the store, so a bucket will be evaluated once and an alert will
+//! be sent once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,107 +29,121 @@
 //! # }
 //! ```
 //!
-//! The application spawns [`Watch::run`], and gives it a [`Deliver`](crate::Deliver): a closure, or the `Webhook` of
-//! the feature `webhook`.
+//! You need to spawn [`Watch::run`] and to provide a [`Deliver`](crate::Deliver), i.e. a closure or the
+//! `Webhook` of the feature `webhook`.
 //!
 //! # Rules
 //!
-//! | to learn of | rule |
+//! | to detect | rule |
 //! |---|---|
-//! | errors, bots or missing pages out of all requests | [`share_above`](AlertRule::share_above), with [`at_least`](AlertRule::at_least) so many requests |
-//! | slow or large responses | [`quantile_above`](AlertRule::quantile_above), where [distributions](counter_core::guide::distributions) are kept |
-//! | more or fewer hits than a number | [`above`](AlertRule::above), [`below`](AlertRule::below), [`silent`](AlertRule::silent) |
-//! | more or fewer hits than usual at this time of day and of the week | [`unusual`](AlertRule::unusual), [`unusually_high`](AlertRule::unusually_high), [`unusually_low`](AlertRule::unusually_low) |
+//! | errors, bots or missing pages as a share of all requests | [`share_above`](AlertRule::share_above), with a minimum number of requests via [`at_least`](AlertRule::at_least) |
+//! | slow or large responses | [`quantile_above`](AlertRule::quantile_above), if you record [distributions](counter_core::guide::distributions) |
+//! | more or fewer hits than a fixed number | [`above`](AlertRule::above), [`below`](AlertRule::below), [`silent`](AlertRule::silent) |
+//! | more or fewer hits than expected for the time of day and week | [`unusual`](AlertRule::unusual), [`unusually_high`](AlertRule::unusually_high), [`unusually_low`](AlertRule::unusually_low) |
 //! | a route that has gone quiet | [`unexpectedly_silent`](AlertRule::unexpectedly_silent) |
-//! | routes that nobody uses any more | [`dead`](AlertRule::dead), a rule for each route |
-//! | a new referrer, campaign or consumer among the first | [`new_label`](AlertRule::new_label) |
-//! | a store that is away, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
+//! | unused routes | [`dead`](AlertRule::dead), with one rule for each route |
+//! | a new referrer, campaign or consumer in the top list | [`new_label`](AlertRule::new_label) |
+//! | an unavailable store, a growing backlog, a wrong clock, a log that is not followed, an archive that differs | [`store_away`](AlertRule::store_away), [`pending_above`](AlertRule::pending_above), [`clock_skew_above`](AlertRule::clock_skew_above), [`source_behind`](AlertRule::source_behind), [`archive_differs`](AlertRule::archive_differs) |
 //!
-//! A bucket is judged [15 s](Watch::LATENESS) after its end; [`lateness`](crate::WatchBuilder::lateness) changes this.
-//! The time is that of the process or of the store, whichever is behind. If a bucket cannot be read or has too few hits, it
-//! neither raises nor resolves an alert. After a long pause, a watch catches up with the last 60 buckets.
+//! A bucket is evaluated [15 s](Watch::LATENESS) after the bucket end. You can change this via
+//! [`lateness`](crate::WatchBuilder::lateness). The watch uses the earlier of the process time and the store
+//! time. If a bucket can't be read or has too few hits, this will not raise or resolve an alert. A watch that
+//! was stopped for a long time will catch up on the latest 60 buckets.
 //!
-//! **Hits that are still being sent raise no alert.** Each watch writes a mark into the store: the instant up to which the store
-//! has all hits of its process. A bucket is judged when the marks of all live processes are past its end, so the buckets of an
-//! outage are judged after the flushers have sent their hits. The wait is bounded:
+//! **Hits that are still being sent do not raise alerts.** A watch writes a mark into the store: the instant
+//! up to which the store has all hits of this process. A bucket will be evaluated when the marks of all live
+//! processes are past the bucket end, so that after an outage, the flushers can send their hits before this
+//! happens. The wait is bounded:
 //!
-//! - A process counts as live for 30 s after its last mark, or for three intervals of its watch if that is longer. A killed
-//!   process delays alerts by this time. A watch that ends properly removes its mark and delays nothing.
-//! - After the store is back, no bucket waits for longer than a minute.
-//! - A bucket that is judged before all its hits are in the store does not train a detector.
-//! - If a process counts without a watch, no bucket waits for it. Choose a lateness that is longer than the interval of its
-//!   flusher.
+//! - A process is considered live for 30 s after the latest mark, or for three watch intervals if this is
+//!   longer. Thus a killed process will delay alerts by this time. A watch that is shut down removes the
+//!   mark, and does not delay anything.
+//! - When the store is back, a bucket will wait for no more than a minute.
+//! - A bucket that is evaluated while hits are still missing will not be used to train a detector.
+//! - If a process records hits but does not run a watch, buckets will not wait for it. You should choose a
+//!   lateness longer than the flush interval of this process.
 //!
-//! An alert is raised after [`raise_after`](AlertRule::raise_after) buckets in a row and resolved after
-//! [`resolve_after`](AlertRule::resolve_after); [`pause`](AlertRule::pause) limits how often a rule is raised. Start with
-//! buckets of a minute, `raise_after(2)` and `resolve_after(5)`: then a single bad minute raises no alert, and an alert does
-//! not flap.
+//! An alert is raised when the condition is met for [`raise_after`](AlertRule::raise_after) buckets in a row,
+//! and resolved when it is not met for [`resolve_after`](AlertRule::resolve_after) buckets. To limit how
+//! often a rule can be raised, use [`pause`](AlertRule::pause). You should start with buckets of a minute,
+//! `raise_after(2)` and `resolve_after(5)`: a single bad minute will not raise an alert, and alerts will not
+//! flap.
 //!
-//! Every process checks its own rules in each pass, every 10 s. It sends their alerts without the store, so several processes
-//! with the same problem send one alert each, with different ids.
+//! Process rules are checked by all processes in all passes, i.e. every 10 s. These alerts do not need the
+//! store. If a problem affects multiple processes, you will receive one alert from each, with different ids.
 //!
-//! # What is expected
+//! # Expectations
 //!
-//! Rules about what is unusual have a [`Detector`](crate::detector::Detector) for each counter, in the process, of about 8 KB.
-//! It expects a bucket by the time of day and of the week, as far as the store has these, and by the latest buckets; its band
-//! leaves out one ordinary bucket in 250,000 on each side, unless [`false_alarms`](AlertRule::false_alarms) says otherwise.
+//! Rules on unusual values use one [`Detector`](crate::detector::Detector) for each counter, which lives in
+//! the process and takes ~8 KB. It predicts a bucket from the time of day, the time of the week (if the store
+//! has enough history) and the latest buckets. The band excludes 1 in 250,000 ordinary buckets on either
+//! side, and you can change this via [`false_alarms`](AlertRule::false_alarms).
 //!
-//! - **The history is read when a watch begins**: up to 1,000 buckets, and for buckets finer than an hour the hours of up to
-//!   five weeks before these. An [archive](counter_core::guide::archive) has them; with the default retention there are five days of hours,
-//!   and so a day, but no week. 250 counters begin in a pass, and the rules about the others wait for theirs; no bucket is lost.
-//! - **After that a bucket is read once.** Nothing is fitted anew. Each process learns for itself, so two may differ a little
-//!   in their bands; the one that judges a bucket first decides, as with all rules.
-//! - **A new level**, such as after a deploy, is one alert: the level follows, after eight buckets at the latest. A return to
-//!   the level before, within a day, is none.
-//! - **Gaps** of two buckets and more, in which the store did not answer, are not judged, nor are the three buckets after one.
-//!   A counter that is new is judged from its 31st bucket on.
-//! - **Holidays** are times that [`holidays`](crate::WatchBuilder::holidays) leaves out: they teach nothing, and raise
-//!   nothing.
-//! - **Few hits** say little: 0 instead of 2 is nothing unusual. `unexpectedly_silent` adds up what was missed since the last
-//!   hit, and compares it with the silences of late. For a slow decline choose a rule on hours beside that on minutes, since the
-//!   level follows what changes over many buckets.
+//! - **The history is read when a watch starts**: up to 1,000 buckets and, if these are finer than an hour,
+//!   the hours of up to five weeks prior to this. An [archive](counter_core::guide::archive) can provide
+//!   these. The default retention keeps five days of hours, which is enough for a daily season, but not for a
+//!   weekly season. A pass can initialize 250 counters. Rules on other counters need to wait, but will not
+//!   skip a bucket.
+//! - **From then on, a bucket is read once.** Models are never refitted. Processes learn independently, so
+//!   their bands may differ slightly. As with all rules, the verdict of the fastest process counts.
+//! - **A new level**, e.g. due to a deploy, raises an alert once. The level will be adopted after eight
+//!   buckets or fewer. If it returns to the old level within a day, this will not raise an alert.
+//! - **Gaps**: if the store does not respond for two or more buckets, these buckets and the next three will
+//!   not be evaluated. A new counter is evaluated from the 31st bucket.
+//! - **Holidays** can be excluded via [`holidays`](crate::WatchBuilder::holidays). They will not be used for
+//!   training, and will not raise alerts.
+//! - **Low counts** vary a lot: 0 instead of 2 is not unusual. `unexpectedly_silent` therefore adds up the
+//!   hits expected since the most recent hit, and compares this to recent silences. To detect a slow decline,
+//!   you should also add a rule on hours, because the level will adapt to changes across multiple buckets.
 //!
 //! # Delivery
 //!
-//! - A message is stored together with the verdict that caused it, and is removed when the receiver has accepted it. So every
-//!   message arrives at least once, despite crashes, pauses, failovers and outages of the receiver.
-//! - The [id](crate::Message::id) of a message is the same in every repetition, even if a failover made the watches judge
-//!   a bucket again. A receiver that drops known ids gets each message exactly once.
-//! - A process has a minute to deliver a message; then another process may try. After a failure, the delivery is retried after
-//!   10 s, 20 s, 40 s and so on, and finally every ten minutes. Up to 1,000 messages are kept; if there are more, the oldest is
-//!   dropped with an error in the log.
-//! - After failures, messages may arrive out of order. Use the `start` of the alert's bucket to sort them.
+//! - A message is stored atomically with the verdict, and will be removed when the receiver has accepted it.
+//!   So messages arrive at least once, even with crashes, pauses, failovers and receiver outages.
+//! - The message [id](crate::Message::id) stays the same if a message is delivered again, even if a bucket is
+//!   evaluated again due to a failover. If a receiver drops known ids, it will process a message exactly
+//!   once.
+//! - A process has a minute to deliver a message, and then another process may try. Failed deliveries are
+//!   retried after 10 s, 20 s, 40 s and so on, up to an interval of ten minutes. If there are more than 1,000
+//!   messages, the oldest will be dropped and an error logged.
+//! - If a delivery fails, messages can arrive out of order. You can sort alerts by the `start` of the bucket.
 //!
-//! The messages of rules about the process are kept in the process. If it is killed, undelivered messages are lost.
+//! Messages from process rules are held in memory. If the process is killed, undelivered messages will be
+//! lost.
 //!
-//! Watches of one store may have different rules for a while, for example during a rolling deployment. Each judges its own
-//! rules. The state of a rule is removed if no watch has judged it for 7 days.
+//! Watches on the same store can have different rules for some time, as in a rolling deployment. A watch only
+//! evaluates the rules it is configured with. If a rule is not evaluated for 7 days, the rule state will be
+//! removed.
 //!
 //! # State, silences and tests
 //!
-//! [`Watch::alerts`] returns a handle that reads the state of all rules with one read of the store: which alerts are raised,
-//! since when, the buckets that caused them, and the last 500 alerts with their delivery. A process without a watch can create
-//! a [handle](Alerts) from the same rules. The admin router of `counter-layer` uses it for the API, the metrics and the
-//! dashboard, which shows alerts in the charts of their counters.
+//! [`Watch::alerts`] returns a handle to read the state of all rules: the raised alerts, the time they were
+//! raised, the deciding buckets, and the latest 500 alerts with the delivery state. This is a single read
+//! from the store. If a process does not run a watch, you can create a [handle](Alerts) from the same rules.
+//! The admin router in `counter-layer` uses it for the API, the metrics and the dashboard, which also shows
+//! alerts in the counter charts.
 //!
-//! Any process can [silence](Alerts::silence) a rule for up to 30 days. A silenced rule is still judged, but sends nothing. When
-//! the silence ends, at most one message is sent: that the alert is raised, or that an alert is resolved which was reported
-//! before the silence. A delivery that was in progress when the silence began is finished.
+//! You can [silence](Alerts::silence) a rule from any process for up to 30 days. Silenced rules are still
+//! evaluated, but will not send messages. When the silence ends, receivers will get a message if they missed
+//! a change, i.e. if the alert is now raised, or if an alert they have received is now resolved. Deliveries
+//! already in progress are not canceled.
 //!
-//! A [test](Alerts::test) is an ordinary message of the kind [`Test`](crate::AlertKind::Test). The next pass of a watch
-//! delivers it, and the history shows when it arrived. A receiver may drop it.
+//! A [test](Alerts::test) is a normal message with the kind [`Test`](crate::AlertKind::Test). It will be
+//! delivered by the next pass of a watch, and you can find the delivery time in the history. Receivers may
+//! ignore it.
 //!
 //! # Reports
 //!
-//! A [`ReportSchedule`](crate::ReportSchedule) sends a report on every past day or week, once for all instances and in the
-//! local time of the site if you configure it: hits, visitors, shares, pages, labels, the largest changes, and the alerts. It is
-//! an ordinary message: text for a chat, an object for programs, and [`html`](crate::Report::html) for a mail. If no
-//! process was running when a report was due, it is sent late, and only for the last day or week.
+//! A [`ReportSchedule`](crate::ReportSchedule) sends a report for past days or weeks, once for all instances
+//! and, if you configure it, in local time. A report contains hits, visitors, shares, pages, labels, the
+//! largest changes, and the alerts. Like an alert it is sent as a message: text for a chat, an object for
+//! programs, and [`html`](crate::Report::html) for a mail. If no process is running when a report is due, the
+//! report will be sent late, and only for the latest day or week.
 //!
-//! If a key or a label cannot be read, the report leaves out this part and names it in
-//! [`unread`](crate::Report::unread). Only if the store cannot be reached, the whole report is retried after five minutes.
-//! If no precision has buckets that begin with the days of the site, the report reads the nearest ones: a week in Tokyo is read
-//! from days of UTC, for example. Then the title contains the range that was read.
+//! If a key or a label can't be read, the report will be sent without this part, which is listed in
+//! [`unread`](crate::Report::unread). Only if the store can't be reached, we retry the whole report after
+//! five minutes. If no precision matches the local day, the report will use the nearest bucket boundaries,
+//! e.g. UTC days for a week in Tokyo. In this case the title includes the actual range.
 
 #[cfg(doc)]
 use super::{

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A name in a plain text, isolated from the text around it if it has letters that are written from right to left, or
+/// A name in plain text, isolated from the surrounding text if it contains right-to-left letters or
 /// characters that change the direction (Unicode Standard Annex #9, first strong isolates).
 pub(crate) struct Isolated<'a>(pub(crate) &'a str);
 
@@ -9,7 +9,7 @@ impl fmt::Display for Isolated<'_> {
         if !self.0.chars().any(has_direction) {
             return f.write_str(self.0);
         }
-        // A control in the name could end the isolate.
+        // A control character in the name could end the isolate.
         let plain = |c| if is_control(c) { char::REPLACEMENT_CHARACTER } else { c };
         write!(f, "\u{2068}{}\u{2069}", self.0.chars().map(plain).collect::<String>())
     }
@@ -19,7 +19,7 @@ const fn is_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns `true` for controls, marks, and the blocks of scripts that are written from right to left.
+/// Returns `true` for direction controls, marks, and the blocks of right-to-left scripts.
 const fn has_direction(c: char) -> bool {
     let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
     let is_right_to_left = matches!(c,

@@ -1,13 +1,14 @@
 //! Alerts, reports, forecasts and notes for the counters of `counter-core`.
 //!
-//! A [`Watch`] is a background future, like those that flush and clean. It judges rules about counters in every bucket that
-//! closes. Any number of processes may run a watch over the same store. The state of the rules is one document in the store,
-//! and a process can replace it only if it has read the latest version. So each bucket is judged once, and each alert is raised
-//! once.
+//! A [`Watch`] is a background future, like the flusher and the cleaner. It evaluates rules whenever a bucket
+//! closes. You can run a watch in any number of processes over the same store. The rule state is a single
+//! document in the store, and a process can only replace this document if it has read the latest version. So
+//! a bucket will be evaluated once, and an alert will be raised once.
 //!
-//! Messages that are waiting for delivery are in the same document. A process claims a message for a minute before it delivers
-//! it. If that process ends before the receiver has answered, another process delivers the message again with the same
-//! [`Alert::id`], so that the receiver can drop the repetition.
+//! Messages waiting for delivery are also stored in this document. A process must claim a message in order to
+//! deliver it, and the claim is valid for a minute. If the process exits before the receiver responds, the
+//! message will be delivered by a different process with the same [`Alert::id`], so that the receiver can
+//! drop the duplicate.
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
@@ -20,8 +21,8 @@
 //! let mut counters = Counters::builder(store.clone()).build()?;
 //! let errors = AlertRule::share_above("errors", ["status:5xx".parse()?], "hits".parse()?, minute, 0.05);
 //!
-//! let told = Arc::new(Mutex::new(Vec::new()));
-//! let inbox = Arc::clone(&told);
+//! let sent = Arc::new(Mutex::new(Vec::new()));
+//! let inbox = Arc::clone(&sent);
 //! let deliver = move |message: Message| {
 //!     inbox.lock().unwrap().push(message.to_string());
 //!     async { Ok(()) }
@@ -34,7 +35,7 @@
 //! recorder.record_at(recorder.counter("status:5xx"), None, last_minute, 1.try_into()?);
 //! counters.flush().await?;
 //! watch.check_once(minute.bucket(now).start.plus(Watch::LATENESS.as_secs())).await?;
-//! assert_eq!(*told.lock().unwrap(), ["warning: errors: status:5xx are 10 % of hits, above 5 %"]);
+//! assert_eq!(*sent.lock().unwrap(), ["warning: errors: status:5xx are 10 % of hits, above 5 %"]);
 //! # Ok(())
 //! # }
 //! ```
@@ -43,11 +44,11 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this one | rules, watches, messages and reports |
-//! | [`detector`] | a detector of unusual values, which learns one bucket after the other |
-//! | [`forecast`] | forecasts of a series, with their bands and backtests |
-//! | [`note`] | notes about instants, such as deploys, for charts |
-//! | `webhook` | with the feature of that name: delivery of messages by HTTP |
+//! | this module | rules, watches, messages and reports |
+//! | [`detector`] | online detection of unusual values |
+//! | [`forecast`] | forecasts of a series, with bands and backtests |
+//! | [`note`] | notes on instants, such as deploys, for charts |
+//! | `webhook` | delivery of messages via HTTP; needs the feature `webhook` |
 //! | [`guide`] | rules to start with, delivery guarantees, and advice for receivers |
 //!
 //! # Features
@@ -79,7 +80,7 @@ pub use watch::delivery::{Deliver, DeliveryError};
 pub use watch::history::{Arrival, Explanation, HistoryEntry};
 pub use watch::watch::{Checked, Watch};
 
-/// The example of the README, as a test.
+/// Compiles the README example as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,19 +7,21 @@ use crate::reports::report::Report;
 
 /// A message to people or programs.
 ///
-/// As text it is fit for a chat or a mail; by serde it is an object for programs, whose `type` is `alert` or `report`.
+/// `Display` writes text for a chat or a mail. Via serde this is an object with the `type` `alert` or
+/// `report`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
-    /// An alert is raised or resolved, or it is a test.
+    /// An alert is raised or resolved, or this is a test.
     Alert(Alert),
-    /// A day or a week is over.
+    /// A report on a day or a week.
     Report(Report),
 }
 
 impl Message {
-    /// Returns the id of the message, the same in every repetition: a receiver that has it already drops the message.
+    /// Returns the message id. It stays the same if a message is delivered again, so that receivers can drop
+    /// duplicates.
     #[must_use]
     pub fn id(&self) -> &str {
         match self {
@@ -28,7 +30,7 @@ impl Message {
         }
     }
 
-    /// Returns a short text that says what the message is about, such as the subject of a mail.
+    /// Returns a short title, which can be used as the subject of a mail.
     #[must_use]
     pub fn title(&self) -> String {
         match self {

@@ -1,7 +1,7 @@
-//! Notes about instants, such as deploys, which charts show beside the counts.
+//! Notes on instants, such as deploys, to be shown in charts.
 //!
-//! If a chart drops at noon, its reader wants to know what happened at noon. A script that deploys a service can add a note,
-//! and every instance shows it.
+//! If a chart drops at noon, you will want to know why. A script that deploys a service can add a note, and
+//! all instances will show it.
 //!
 //! ```
 //! use counter_alert::note::{Note, Notes};
@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! All notes are one [document](counter_core::document) of the store. There are [1,000](Notes::MAX) at most: then another one is
-//! refused until one is removed.
+//! All notes are stored in a single [document](counter_core::document). If there are already
+//! [1,000](Notes::MAX) notes, a new note will be rejected, and you need to remove old notes first.
 
 #[allow(clippy::module_inception, reason = "the `Note` itself, beside those that are kept")]
 mod note;

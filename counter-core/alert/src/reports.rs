@@ -1,4 +1,4 @@
-//! Reports of days and weeks: schedules, contents and HTML.
+//! Daily and weekly reports: schedules, contents and HTML.
 
 pub(crate) mod schedule;
 pub(crate) mod report;

@@ -1,4 +1,4 @@
-//! Rules: the conditions, their verdicts about a bucket, and how rules are read from configuration.
+//! Rules: conditions, verdicts on a bucket, and rules from configuration.
 
 pub(crate) mod unit;
 pub(crate) mod verdict;

@@ -1,4 +1,4 @@
-//! The watch: which buckets are due, their verdicts, the state that all watches share, and the delivery of messages.
+//! The watch: due buckets, verdicts, the state shared by all watches, and message delivery.
 
 pub(crate) mod history;
 mod state;

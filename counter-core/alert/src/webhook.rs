@@ -1,7 +1,7 @@
-//! Delivery of alerts and reports to an address of the web, signed.
+//! Delivery of alerts and reports via HTTP, with signatures.
 //!
-//! A [`Webhook`] is what a [`Watch`](crate::Watch) delivers with. Messages that it cannot deliver stay in the
-//! store, and are tried again by whichever process is next.
+//! You can pass a [`Webhook`] to a [`Watch`](crate::Watch). If a message can't be delivered, it stays in the
+//! store and will be retried by the next watch.
 //!
 //! ```no_run
 //! use counter_alert::{AlertRule, Watch};
@@ -21,10 +21,15 @@
 //!
 //! # Signatures
 //!
-//! With a [secret](Webhook::secret), a request has the headers of [Standard Webhooks](https://www.standardwebhooks.com):
-//! `webhook-id`, which is the same in every repetition and by which a receiver drops them, `webhook-timestamp` in Unix seconds,
-//! and `webhook-signature`, an HMAC-SHA256 over both and the body. Libraries for receivers exist in most languages; they
-//! refuse old times, so that nobody can send a message again later. Without a secret the first two are sent.
+//! If you set a [secret](Webhook::secret), requests will include the headers defined by [Standard
+//! Webhooks](https://www.standardwebhooks.com):
+//!
+//! - `webhook-id`: stays the same if a message is delivered again, so that receivers can drop duplicates
+//! - `webhook-timestamp`: in Unix seconds
+//! - `webhook-signature`: an HMAC-SHA256 over the id, the timestamp and the body
+//!
+//! Libraries for receivers exist in various languages. They reject old timestamps to prevent replay attacks.
+//! If you don't set a secret, only the id and the timestamp will be sent.
 
 mod secret;
 mod body;

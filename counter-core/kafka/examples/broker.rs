@@ -1,9 +1,10 @@
-//! Brokers in memory, for trying a consumer without Kafka: librdkafka's own, which speak its protocol over TCP.
+//! In-memory brokers to try a consumer without Kafka. These are the mock brokers of librdkafka, which use the
+//! Kafka protocol over TCP.
 //!
-//! `cargo run --example broker -- hits 4` serves a topic with four partitions from three brokers, prints their
-//! addresses, and takes commands from its standard input, at whose end it ends: `down 1` and `up 1` stop and start a
-//! broker; `leader 0 2` moves a partition to another; `fence` tells the next member that is heard of that another has its
-//! id.
+//! `cargo run --example broker -- hits 4` serves a topic with four partitions from three brokers, prints the
+//! addresses, and reads commands from standard input until the end of input: `down 1` and `up 1` stop and
+//! start a broker; `leader 0 2` moves a partition to another broker; `fence` makes the next heartbeat fail
+//! with a fencing error.
 
 use std::error::Error;
 use std::io::{BufRead, Write, stdin, stdout};

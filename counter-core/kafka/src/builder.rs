@@ -24,39 +24,41 @@ pub struct Builder {
     reserved: Option<String>,
 }
 
-/// The position at which to start a topic that the store has not counted yet.
+/// The start position for a topic that is not in the store yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// The first record of each partition.
+    /// Start at the first record of each partition.
     #[default]
     Earliest,
-    /// The ends of all partitions at the time when the first consumer is assigned one.
+    /// Start at the end of all partitions, at the time of the first partition assignment.
     ///
-    /// A [source](counter_core::source) named `kafka:CLUSTER:TOPIC:begun` records that this was done. All later records are
-    /// read, even if no consumer runs when they arrive, and so are partitions that are added later.
+    /// This is recorded in a [source](counter_core::source) called `kafka:CLUSTER:TOPIC:begun`. All later
+    /// records will be read, even if they arrive while no consumer is running. The same applies to partitions
+    /// that are added later.
     Latest,
 }
 
-/// Settings that exactness and bounded memory depend on, which cannot be changed.
+/// Settings that can't be changed, because they are needed for exactness and bounded memory.
 const RESERVED: [(&str, &str); 9] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("enable.partition.eof", "true"),
     ("auto.offset.reset", "error"),
     ("isolation.level", "read_committed"),
-    // Eager: the only protocol in which an assignment lists all partitions of a member.
+    // We need an eager protocol, in which an assignment always lists all partitions of a member.
     ("partition.assignment.strategy", "range"),
     ("allow.auto.create.topics", "false"),
-    // Reports the ends of partitions, for the lag.
+    // Reports the partition ends, which are used for the lag.
     ("statistics.interval.ms", "1000"),
     ("group.protocol", "classic"),
 ];
-/// Defaults that can be changed.
+/// Default values that can be changed.
 const DEFAULTS: [(&str, &str); 7] = [
-    // The minimum of brokers in their default configuration. The partitions of a killed member are idle for this time.
+    // Minimum accepted by brokers in the default configuration. The partitions of a killed member are idle
+    // for this time.
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "1200"),
-    // With the default of 500, each seek takes half a second.
+    // With the default of 500, a seek would take half a second.
     ("fetch.wait.max.ms", "50"),
     ("fetch.queue.backoff.ms", "5"),
     ("queued.max.messages.kbytes", "16384"),
@@ -84,40 +86,40 @@ impl Builder {
         }
     }
 
-    /// Sets the name of the cluster in the [source names](counter_core::source::SourceName), which are
-    /// `kafka:CLUSTER:TOPIC:PARTITION`. Default: the id of the cluster.
+    /// Sets the cluster name in the [source names](counter_core::source::SourceName), which are
+    /// `kafka:CLUSTER:TOPIC:PARTITION`. Default: the cluster id.
     ///
-    /// If you change the name, topics are counted from the beginning, as required for a topic that was deleted and created
-    /// again. All consumers of a topic must use the same name.
+    /// If you change this name, topics will be counted from the start. This is required if a topic is deleted
+    /// and recreated. All consumers of a topic must use the same name.
     #[must_use]
     pub fn cluster(mut self, name: &str) -> Self {
         self.cluster = Some(name.to_owned());
         self
     }
 
-    /// Sets where to start a topic that the store has not counted yet. Default: [`Start::Earliest`].
+    /// Sets the start position for a topic that is not in the store yet. Default: [`Start::Earliest`].
     #[must_use]
     pub const fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Makes [`KafkaConsumer::run`] return when all partitions of this member are read to their ends.
+    /// Makes [`KafkaConsumer::run`] return when all partitions of this member have been read to the end.
     #[must_use]
     pub const fn until_end(mut self) -> Self {
         self.until_end = true;
         self
     }
 
-    /// Sets an id for static membership (`group.instance.id`): this member keeps its partitions if it restarts within the
-    /// session timeout. Each member needs a different id.
+    /// Sets an id for static membership (`group.instance.id`): this member will keep its partitions if it
+    /// restarts within the session timeout. The id must be unique.
     #[must_use]
     pub fn instance_id(self, id: &str) -> Self {
         self.with("group.instance.id", id)
     }
 
-    /// Sets the time after which the group assigns the partitions of an unresponsive member to others. Default: 6 s, the
-    /// minimum that brokers accept in their default configuration.
+    /// Sets the time to wait for an unresponsive member until the partitions are reassigned. Default: 6 s,
+    /// the minimum accepted by brokers in the default configuration.
     #[must_use]
     pub fn session_timeout(self, timeout: Duration) -> Self {
         let heartbeat = timeout.as_millis() / 5;
@@ -125,37 +127,37 @@ impl Builder {
             .with("heartbeat.interval.ms", &heartbeat.clamp(1, 3000).to_string())
     }
 
-    /// Sets the time between two commits to the store. Default: 1 s. A full batch is committed earlier.
+    /// Sets the interval between commits to the store. Default: 1 s. A full batch will be committed earlier.
     #[must_use]
     pub const fn commit_interval(mut self, interval: Duration) -> Self {
         self.commit_interval = interval;
         self
     }
 
-    /// Sets the maximum number of records between two commits. Default: unlimited, because the size of a batch is bounded in
-    /// any case. With 1, each record is counted before the next one is read.
+    /// Sets the maximum number of records between commits. Default: unlimited, because the batch size is
+    /// always bounded. With 1, each record is counted before the next is read.
     #[must_use]
     pub const fn commit_records(mut self, records: NonZeroU32) -> Self {
         self.commit_records = records;
         self
     }
 
-    /// Sets the time limit of the last commits after the shutdown signal. Default: 10 s.
+    /// Sets the timeout for the final commits on shutdown. Default: 10 s.
     #[must_use]
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Sets the size of the prefetch queue of all partitions together, in KiB. Default: 16,384.
+    /// Sets the total prefetch size of all partitions in KiB. Default: 16,384.
     #[must_use]
     pub fn prefetch(self, kibibytes: u32) -> Self {
         self.with("queued.max.messages.kbytes", &kibibytes.to_string())
     }
 
-    /// Sets any other setting of librdkafka, such as `security.protocol` and `sasl.password`.
+    /// Sets an arbitrary librdkafka setting, such as `security.protocol` or `sasl.password`.
     ///
-    /// [`build`](Self::build) fails if the setting is reserved for the consumer.
+    /// If the setting is reserved for the consumer, [`build`](Self::build) will fail.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         if RESERVED.iter().any(|(reserved, _)| *reserved == name) {
@@ -170,15 +172,16 @@ impl Builder {
         self
     }
 
-    /// Builds a consumer. The closure decides about each record: it pushes the hits of the record and returns the time at
-    /// which they count.
+    /// Builds a consumer. For each record, the closure pushes the hits and returns a decision with the time
+    /// at which the hits should be counted.
     ///
-    /// The closure should be fast and must return the same decision for the same record. If it panics, the record counts as
-    /// malformed. This starts the threads of librdkafka; [`KafkaConsumer::run`] joins the group.
+    /// The closure should be fast, and it must always return the same decision for the same record. If it
+    /// panics, the record is counted as malformed. This function starts the librdkafka threads, but only
+    /// [`KafkaConsumer::run`] joins the group.
     ///
     /// # Errors
-    /// Fails if a setting is [reserved](BuildError::Reserved) or unknown to librdkafka, or if the names of cluster and topic
-    /// are too long.
+    /// Fails if a setting is [reserved](BuildError::Reserved) or unknown to librdkafka, or if the cluster and
+    /// topic names are too long.
     pub fn build<F>(self, sources: Sources, decide: F) -> Result<KafkaConsumer<F>, BuildError>
     where
         F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
@@ -186,9 +189,9 @@ impl Builder {
         if let Some(reserved) = self.reserved {
             return Err(BuildError::Reserved(reserved));
         }
-        // The id of a cluster has 22 characters, the number of a partition up to 10.
+        // A cluster id has 22 characters, a partition number has up to 10.
         let cluster = self.cluster.as_deref().unwrap_or("0123456789012345678901");
-        source_name(cluster, &self.topic, i32::MAX)?; // longer than the name for the start
+        source_name(cluster, &self.topic, i32::MAX)?; // longer than the start marker
         let config = self.config.clone();
         KafkaConsumer::new(self, &config, sources, decide)
     }
@@ -199,12 +202,12 @@ pub(crate) fn source_name(cluster: &str, topic: &str, partition: i32) -> Result<
     SourceName::new(&format!("kafka:{cluster}:{topic}:{partition}")).map_err(BuildError::Name)
 }
 
-/// Returns the name of the source that records that a topic was started at its end.
+/// Returns the name of a source that marks the topic as started at the end.
 pub(crate) fn begun_name(cluster: &str, topic: &str) -> Result<SourceName, BuildError> {
     SourceName::new(&format!("kafka:{cluster}:{topic}:begun")).map_err(BuildError::Name)
 }
 
-/// Omits the settings, which may contain passwords.
+/// Omits the settings because they can contain passwords.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")

@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 
 use crate::membership::Membership;
 
-/// The librdkafka client of one topic, which leaves the group when it is dropped.
+/// The librdkafka client of a topic. Dropping it leaves the group.
 pub(crate) struct Client {
     consumer: BaseConsumer<Membership>,
     woken: Arc<Notify>,
     topic: String,
 }
 
-/// The timeout of blocking requests: of the offsets of a partition if a position is out of range or a topic starts at its
-/// end, and of the list of partitions.
+/// Timeout for blocking requests, i.e. for the partition list, and for partition offsets if a position is out
+/// of range or if a topic starts at the end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Client {
@@ -39,35 +39,35 @@ impl Client {
         self.consumer.subscribe(&[&self.topic])
     }
 
-    /// Returns the next fetched record or error, without waiting.
+    /// Returns the next fetched record or error without waiting.
     pub(crate) fn poll(&self) -> Option<Result<BorrowedMessage<'_>, KafkaError>> {
         self.consumer.poll(Duration::ZERO)
     }
 
-    /// Waits until a record or an event may be available.
+    /// Waits for a record or an event. Wakeups can be spurious.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
     }
 
-    /// Returns the id of the cluster, if it is known.
+    /// Returns the cluster id if known.
     pub(crate) fn cluster_id(&self) -> Option<String> {
-        // With a timeout of zero it returns the cached id.
+        // A timeout of zero returns the cached id.
         self.consumer.client().fetch_cluster_id(Duration::ZERO)
     }
 
-    /// Fetches exactly these partitions, from these positions. librdkafka drops the records that it had fetched before.
+    /// Replaces the fetched partitions and positions. librdkafka drops all prefetched records.
     pub(crate) fn assign(&self, positions: impl Iterator<Item = (i32, u64)>) -> Result<(), KafkaError> {
         self.consumer.assign(&self.list(positions, start_offset)?)
     }
 
-    /// Fetches a partition from this position. librdkafka marks the records that it had fetched before as outdated before
-    /// the call returns. Fails for a partition that is not being fetched, or was stopped by an error.
+    /// Fetches a partition from this position. Prefetched records are marked as outdated by librdkafka before
+    /// this returns. Fails if the partition is not being fetched or was stopped by an error.
     pub(crate) fn seek(&self, number: i32, position: u64) -> Result<(), KafkaError> {
-        // This waits for a thread of librdkafka, not for a broker.
+        // The timeout is for a librdkafka thread, not for a broker.
         self.consumer.seek(&self.topic, number, start_offset(position), REQUEST_TIMEOUT)
     }
 
-    /// Acknowledges that the group revoked all partitions.
+    /// Acknowledges that all partitions have been revoked by the group.
     pub(crate) fn unassign(&self) -> Result<(), KafkaError> {
         self.consumer.unassign()
     }
@@ -80,7 +80,8 @@ impl Client {
         self.consumer.resume(&self.consumer.assignment()?)
     }
 
-    /// Commits positions to the group, so that tools can display its lag. They are never read, and errors are ignored.
+    /// Commits positions to the group, so that tools can display the lag. We never read these positions, so
+    /// errors can be ignored.
     pub(crate) fn publish_positions(&self, positions: impl Iterator<Item = (i32, u64)>) {
         if let Ok(list) = self.list(positions, offset)
             && list.count() > 0
@@ -89,17 +90,17 @@ impl Client {
         }
     }
 
-    /// Requests the numbers of all partitions from a broker; blocks.
+    /// Requests all partition numbers from a broker. This is a blocking call.
     pub(crate) fn partitions(&self) -> Result<Vec<i32>, KafkaError> {
         let metadata = self.consumer.fetch_metadata(Some(&self.topic), REQUEST_TIMEOUT)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
-        // A broker may not know a new topic yet.
+        // A new topic may not be known to the broker yet.
         let topic = topic.filter(|topic| topic.error().is_none() && !topic.partitions().is_empty());
         let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
         Ok(topic.ok_or(unknown)?.partitions().iter().map(|partition| partition.id()).collect())
     }
 
-    /// Requests the first offset of a partition and the one after its last; blocks.
+    /// Requests the start and end offset of a partition. This is a blocking call.
     pub(crate) fn ends_of(&self, number: i32) -> Result<(u64, u64), KafkaError> {
         let (beginning, end) = self.consumer.fetch_watermarks(&self.topic, number, REQUEST_TIMEOUT)?;
         Ok((u64::try_from(beginning).unwrap_or_default(), u64::try_from(end).unwrap_or_default()))
@@ -118,7 +119,8 @@ impl Client {
     }
 }
 
-/// Returns the offset from which to fetch a partition. If the start of the log was removed, 0 would be out of range.
+/// Returns the fetch offset for a position. We can't use 0 here: if the start of the log was removed, it
+/// would be out of range.
 fn start_offset(position: u64) -> Offset {
     if position == 0 { Offset::Beginning } else { offset(position) }
 }
@@ -131,7 +133,7 @@ fn offset(position: u64) -> Offset {
 impl Drop for Client {
     fn drop(&mut self) {
         self.membership().leave();
-        // Acknowledges a change that the group may be waiting for.
+        // The group may be waiting for an acknowledgement.
         _ = self.consumer.unassign();
     }
 }

@@ -24,7 +24,7 @@ use crate::partition::Partition;
 use crate::partitions::Partitions;
 use crate::rewind::Fetched;
 
-/// A member of a consumer group that counts the records of a topic, each exactly once.
+/// A member of a consumer group that counts the records of a topic exactly once.
 ///
 /// See the [crate](crate) for an example and the guarantees.
 pub struct KafkaConsumer<F> {
@@ -33,31 +33,31 @@ pub struct KafkaConsumer<F> {
     sources: Sources,
     opener: Opener,
     decider: Decider<F>,
-    /// Partitions that were assigned to this member and are not opened yet.
+    /// Assigned partitions that still need to be opened.
     joining: Vec<i32>,
     partitions: Partitions,
-    /// A time whose visitor key must be fetched before the next record is read.
+    /// Time for which we need to fetch a visitor key in order to continue.
     wanted_key: Option<Timestamp>,
     /// True if a broker reported that a position is out of range.
     is_out_of_range: bool,
-    /// The number of consecutive times that a log ended before the position in the store.
+    /// Number of consecutive checks in which a log ended before the position in the store.
     truncated: u32,
     outage: Outage,
-    /// The time of the last commit, and the number of records read since.
+    /// Time of the latest commit, and the number of records read since then.
     committed: Instant,
     uncommitted: u32,
-    /// The time of the last check of idle partitions.
+    /// Time of the latest check of idle partitions.
     checked: Instant,
-    /// The time at which positions were last published to the group.
+    /// Time at which positions were most recently published to the group.
     published: Instant,
     joined: bool,
     last_error: Option<RDKafkaErrorCode>,
 }
 
-/// The result of a round of reading.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    /// No record is available.
+    /// No records available.
     Idle,
     /// More records may be available.
     Some,
@@ -65,28 +65,29 @@ enum Read {
     Full,
 }
 
-/// The maximum number of records to read before timers and the group are checked.
+/// Maximum number of records to read until we check timers and the group.
 const MAX_POLLED: usize = 1000;
 
-/// The maximum time to wait for a record before timers and the group are checked.
+/// Maximum time to wait for a record until we check timers and the group.
 const MAX_IDLE: Duration = Duration::from_millis(100);
 
-/// The time limit of the last commits when partitions are revoked, for which the group waits.
+/// Timeout for the final commits of revoked partitions. The group is blocked during this time.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two publications of positions to the group: the default of Kafka's consumers.
+/// Interval for publishing positions to the group, which is the default of other Kafka consumers.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time between two checks of idle partitions, whose records must be read again if a failover removed them.
+/// Interval for checking idle partitions. Their records must be read again if they are lost in a failover.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The number of times to retry if a log ends before the position in the store: a new leader may not know the end yet.
+/// Maximum number of retries if a log ends before the position in the store. This can be temporary, because a
+/// new leader may not know the end yet.
 const MAX_TRUNCATED: u32 = 5;
 
 impl KafkaConsumer<()> {
-    /// Returns a builder of a consumer of this topic, in this group.
+    /// Returns a builder for a consumer of this topic in this group.
     ///
-    /// `brokers` are addresses such as `kafka-1:9092,kafka-2:9092`.
+    /// `brokers` are addresses like `kafka-1:9092,kafka-2:9092`.
     #[must_use]
     pub fn builder(brokers: &str, topic: &str, group: &str) -> Builder {
         Builder::new(brokers, topic, group)
@@ -127,18 +128,19 @@ where
         })
     }
 
-    /// Joins the group and counts until `shutdown` completes or, with [`Builder::until_end`], until all partitions are
-    /// read. Then commits what was read and leaves the group.
+    /// Joins the group and counts until `shutdown` completes or, with [`Builder::until_end`], until all
+    /// partitions are read. Then commits all read records and leaves the group.
     ///
-    /// While brokers or the store are unavailable, it retries.
+    /// Retries while brokers or the store are unavailable.
     ///
     /// # Errors
-    /// Fails if a log ends [before the position in the store](RunError::LogReplaced), if librdkafka reports a [fatal
-    /// error](RunError::Client), and if the store does not accept [the last batches](RunError::Store) in time.
+    /// Fails if a log ends [before the position in the store](RunError::LogReplaced), if librdkafka reports a
+    /// [fatal error](RunError::Client), or if the store doesn't accept [the final batches](RunError::Store)
+    /// in time.
     ///
     /// # Cancel safety
-    /// If you drop the future, no record is lost or counted twice. The drop may block briefly while the member leaves the
-    /// group.
+    /// If the future is dropped, records are neither lost nor duplicated. The drop may block briefly in order
+    /// to leave the group.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         self.client.join()?;
         let ended = tokio::select! {
@@ -189,7 +191,7 @@ where
                     warn!(%error, "partitions were revoked before all records were counted; their next member reads these again");
                 }
                 if self.outage.is_on() {
-                    // A paused partition would stay paused when it is assigned again.
+                    // A paused partition would still be paused on reassignment.
                     self.client.resume()?;
                 }
                 self.joined = false;
@@ -201,7 +203,8 @@ where
         Ok(())
     }
 
-    /// Prepares the next read: opens new partitions, fetches a visitor key, and handles positions that are out of range.
+    /// Prepares the next read: opens new partitions, fetches a visitor key, and handles out-of-range
+    /// positions.
     async fn prepare(&mut self) -> Result<(), RunError> {
         if !self.joining.is_empty() {
             self.open().await?;
@@ -221,7 +224,7 @@ where
         Ok(())
     }
 
-    /// Opens the assigned partitions and fetches them from their positions in the store.
+    /// Opens the assigned partitions and fetches them from the positions in the store.
     async fn open(&mut self) -> Result<(), RunError> {
         self.opener.learn_cluster(&self.client).await?;
         while let Some(&number) = self.joining.last() {
@@ -269,7 +272,7 @@ where
                 }
                 Some(Ok(message)) => message,
             };
-            // The offset of a record is never negative.
+            // Record offsets should never be negative.
             let Ok(offset) = u64::try_from(message.offset()) else { continue };
             let number = message.partition();
             let Some(partition) = self.partitions.get_mut(number) else { continue };
@@ -287,8 +290,8 @@ where
             if let Decision::NeedsKey(at) = decision {
                 drop(message);
                 self.wanted_key = Some(at);
-                // The record is at the position or, after a gap, beyond it. Prefetched records are fetched again, once per
-                // epoch.
+                // The record is either at the position or, across a gap, after the position. This refetches
+                // prefetched records, but just once per epoch.
                 partition.source.advance_to(offset);
                 self.seek(number)?;
                 return Ok(Read::Some);
@@ -317,7 +320,7 @@ where
             KafkaError::MessageConsumptionFatal(_) => Err(RunError::Client(error.to_string())),
             _ => {
                 let code = error.rdkafka_error_code();
-                // librdkafka repeats an error until it is resolved.
+                // librdkafka will repeat an error until it is resolved.
                 if self.last_error != code {
                     warn!(topic = self.settings.topic, %error, "a broker reported an error");
                     self.last_error = code;
@@ -327,10 +330,11 @@ where
         }
     }
 
-    /// Skips records that retention has removed. Requests the ends of all partitions, because the bindings of librdkafka do
-    /// not report which one was out of range.
+    /// Skips records removed by retention. This needs to request the ends of all partitions, because the
+    /// librdkafka bindings don't report the partition that is out of range.
     ///
-    /// The requests block this thread briefly. This is rare, and the alternatives are a thread or `unsafe`.
+    /// The requests briefly block this thread. This should be rare, and the alternative would be either a
+    /// thread or `unsafe`.
     fn skip_removed(&mut self) -> Result<(), RunError> {
         for (number, position) in self.partitions.positions().collect::<Vec<_>>() {
             let (beginning, end) = match self.client.ends_of(number) {
@@ -389,20 +393,20 @@ where
         self.published = Instant::now();
     }
 
-    /// Continues at the position in the store, which differs from the one read up to.
+    /// Continues at the position in the store, which is different from our position.
     fn follow_store(&mut self, number: i32, read: u64) -> Result<(), RunError> {
         if let Some(partition) = self.partitions.get_mut(number) {
             let source = &partition.source;
             info!(source = %source.name(), read, position = source.position(), "continuing at the position in the store");
             if source.position() < read {
-                // A store that returned to an older state may have lost the salt of an epoch as well.
+                // If the store returned to an older state, it may have lost an epoch salt as well.
                 self.decider.keys = Keys::default();
             }
         }
         self.seek(number)
     }
 
-    /// Pauses reading after an error of the store or a broker. Heartbeats to the group continue.
+    /// Pauses reading on a store or broker error. Heartbeats will still be sent.
     fn fail(&mut self, error: &dyn fmt::Display) -> Result<(), RunError> {
         if self.outage.fail() {
             warn!(topic = self.settings.topic, %error, "paused; retrying");
@@ -411,7 +415,7 @@ where
         Ok(())
     }
 
-    /// Resumes reading after a pause.
+    /// Resumes reading.
     fn recover(&mut self) -> Result<(), RunError> {
         if !self.outage.end() {
             return Ok(());
@@ -424,24 +428,24 @@ where
         Ok(())
     }
 
-    /// Returns whether all records are read and counted.
+    /// Returns `true` if all records have been read and counted.
     fn is_done(&self) -> bool {
         let has_all = self.joined && self.joining.is_empty();
         has_all && self.partitions.are_read() && self.partitions.are_counted()
     }
 
-    /// Waits for an event of librdkafka or the next timer.
+    /// Waits for an event from librdkafka or the next timer.
     async fn wait(&self) {
         let tick = Instant::now() + MAX_IDLE;
         let until = self.outage.until().map_or(tick, |until| until.min(tick));
         _ = timeout_at(until, self.client.woken()).await;
         if self.outage.is_on() {
-            // Events must not shorten the delay.
+            // Events must not shorten the retry delay.
             sleep_until(until).await;
         }
     }
 
-    /// Commits what was read, and retries until `limit`.
+    /// Commits all read records, retrying until the timeout.
     async fn close(&mut self, limit: Duration) -> Result<(), RunError> {
         let closed = self.partitions.close(limit).await;
         self.update_ends();

@@ -9,7 +9,7 @@ use tracing::error;
 use super::record::{Decision, Record};
 use crate::keys::Keys;
 
-/// The closure of the application and its arguments.
+/// The closure of the application, and its arguments.
 pub(crate) struct Decider<F> {
     decide: F,
     hits: Vec<Hit>,
@@ -24,7 +24,7 @@ where
         Self { decide, hits: Vec::new(), keys: Keys::default() }
     }
 
-    /// Returns the decision about a record and its hits. [`Decision::NeedsKey`] is returned only for a key that is not
+    /// Returns the decision and hits for a record. [`Decision::NeedsKey`] is only returned if the key is not
     /// cached.
     pub(crate) fn decide(&mut self, message: &BorrowedMessage<'_>) -> (Decision, &[Hit]) {
         self.hits.clear();
@@ -32,7 +32,7 @@ where
         let decided = catch_unwind(AssertUnwindSafe(|| (self.decide)(&record, &mut self.hits)));
         let (partition, offset) = (message.partition(), message.offset());
         let decision = match decided {
-            // Fetching the key again would not change the answer.
+            // The closure would request this key forever.
             Ok(Decision::NeedsKey(at)) if self.keys.get(at).is_some() => {
                 error!(partition, offset, "the closure requested a visitor key that it already has");
                 Decision::Malformed

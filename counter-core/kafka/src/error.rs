@@ -3,39 +3,38 @@ use std::fmt;
 use counter_core::source::SourceNameError;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-/// An error in the settings of a consumer.
+/// An invalid consumer setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A setting of librdkafka that is reserved for the consumer.
+    /// The librdkafka setting is reserved for the consumer.
     Reserved(String),
-    /// The names of the cluster and the topic do not form a valid source name.
+    /// The cluster and topic names are not a valid source name.
     Name(SourceNameError),
     /// librdkafka rejected the settings for this reason.
     Settings(String),
 }
 
-/// An error that stops a consumer.
+/// A fatal consumer error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The log of a partition ends before the position in the store: the topic was created again, or the partition lost
-    /// records that had been read.
+    /// The log of a partition ends before the position in the store: either the topic was recreated, or the
+    /// partition lost records that had already been read.
     LogReplaced {
-        /// The partition.
+        /// Partition number.
         partition: i32,
-        /// The position in the store.
+        /// Position in the store.
         position: u64,
-        /// The offset after the last record of the log.
+        /// End offset of the log.
         end: u64,
     },
-    /// The brokers did not report the id of their cluster: set [`Builder::cluster`](crate::Builder::cluster).
+    /// The brokers did not report a cluster id. You should set [`Builder::cluster`](crate::Builder::cluster).
     NoClusterId,
-    /// A fatal error of librdkafka, for example because another member has the same
-    /// [`instance_id`](crate::Builder::instance_id).
+    /// A fatal librdkafka error, e.g. because of a duplicate [`instance_id`](crate::Builder::instance_id).
     Client(String),
-    /// The store did not acknowledge the last records before the shutdown timeout. The next consumer reads
-    /// them again, so they are not lost.
+    /// The store did not acknowledge the final records within the shutdown timeout. These are not lost: they
+    /// will be read by the next consumer.
     Store(counter_core::Error),
 }
 
@@ -88,7 +87,7 @@ impl From<KafkaError> for RunError {
     }
 }
 
-/// Returns whether the broker does not have the requested offset: it was removed, or is not written yet.
+/// Returns `true` if the requested offset does not exist, because it was either removed or not written yet.
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     let code = match error {
         KafkaError::MessageConsumption(code) | KafkaError::MessageConsumptionFatal(code) => *code,

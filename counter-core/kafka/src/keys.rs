@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use counter_core::Timestamp;
 use counter_core::visitor::VisitorKey;
 
-/// Visitor keys of salt epochs, by the start of the epoch in Unix seconds.
+/// Visitor keys of salt epochs, by epoch start in Unix seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<u64, (u64, VisitorKey)>);
 
-/// The maximum number of cached keys: eleven years of daily epochs.
+/// Maximum number of cached keys, which is enough for eleven years of daily epochs.
 const MAX_EPOCHS: usize = 4096;
 
 impl Keys {

@@ -8,25 +8,26 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 
-/// A change of the partitions of this member. The group waits until `assign` or `unassign` acknowledges it.
+/// A change to the assigned partitions. The group will wait until this is acknowledged with `assign` or
+/// `unassign`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Assigned(Vec<i32>),
     Revoked,
 }
 
-/// Events that librdkafka reports during a poll.
+/// Events reported by librdkafka during a poll.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     state: Mutex<State>,
-    /// True if the consumer no longer acknowledges changes.
+    /// True if changes are no longer acknowledged by the consumer.
     leaving: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     changes: VecDeque<Change>,
-    /// The ends of the partitions, as readers of committed records see them.
+    /// Partition ends for readers of committed records.
     ends: BTreeMap<i32, u64>,
 }
 
@@ -43,12 +44,12 @@ impl Membership {
         !self.state().changes.is_empty()
     }
 
-    /// Returns the ends that were reported since the last call.
+    /// Returns the ends that have been reported since the previous call.
     pub(crate) fn take_ends(&self) -> BTreeMap<i32, u64> {
         std::mem::take(&mut self.state().ends)
     }
 
-    /// Lets librdkafka shut down without waiting for an acknowledgement.
+    /// Allows librdkafka to shut down without waiting for an acknowledgement.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
@@ -78,7 +79,7 @@ impl ClientContext for Membership {
         self.state().ends.extend(ends);
     }
 
-    /// Ignores the error, because `poll` returns it as well.
+    /// Only logs the error, because it is also returned by `poll`.
     fn error(&self, _: KafkaError, reason: &str) {
         tracing::debug!("librdkafka: {reason}");
     }

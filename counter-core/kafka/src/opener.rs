@@ -9,18 +9,18 @@ use super::error::RunError;
 use crate::builder::{begun_name, source_name};
 use crate::client::Client;
 
-/// Opens the partitions of a topic as sources, and starts the topic at its end if that is configured.
+/// Opens partitions as sources, and starts the topic at the end if configured.
 #[derive(Debug)]
 pub(crate) struct Opener {
     sources: Sources,
     topic: String,
-    /// The name of the cluster, after it is known.
+    /// Cluster name, if known.
     cluster: Option<String>,
-    /// True if partitions can be opened without setting their start.
+    /// True if we don't need to set the start positions.
     is_started: bool,
 }
 
-/// How long and how often the consumer checks whether the id of the cluster is known.
+/// Timeout and poll interval when waiting for the cluster id.
 const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(30);
 const CLUSTER_ID_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -30,7 +30,7 @@ impl Opener {
         Self { sources, topic, cluster, is_started: settings.start == Start::Earliest }
     }
 
-    /// Waits until librdkafka knows the id of the cluster, unless a name is configured.
+    /// Waits until librdkafka knows the cluster id, unless there is a configured name.
     pub(crate) async fn learn_cluster(&mut self, client: &Client) -> Result<(), RunError> {
         let limit = Instant::now() + CLUSTER_ID_TIMEOUT;
         while self.cluster.is_none() {
@@ -42,13 +42,13 @@ impl Opener {
                 sleep(CLUSTER_ID_INTERVAL).await;
             }
         }
-        // Other brokers may use longer ids than Kafka.
+        // Ids of other brokers may be longer than those of Kafka.
         let cluster = self.cluster.as_deref().unwrap_or_default();
         let named = source_name(cluster, &self.topic, i32::MAX);
         named.map(drop).map_err(|error| RunError::Client(error.to_string()))
     }
 
-    /// Opens a partition at its position in the store.
+    /// Opens a partition at the position in the store.
     pub(crate) async fn open(
         &mut self,
         client: &Client,
@@ -62,11 +62,11 @@ impl Opener {
         Ok(self.sources.open(source_name(cluster, &self.topic, number)?).await?)
     }
 
-    /// Moves all partitions of the topic to their ends, unless a consumer did that before.
+    /// Moves all partitions of the topic to the end, unless this has already been done by a consumer.
     ///
-    /// The positions are stored before any record is read, so records that arrive during an outage count. This happens once
-    /// for the topic and not for each partition: an empty or new partition is at position 0 too, and must be read from
-    /// there.
+    /// We store the positions before any record is read, so that records arriving during an outage will be
+    /// counted. This must be done per topic instead of per partition: an empty or new partition is also at
+    /// position 0, but must be read from there.
     async fn start_at_ends(
         &self,
         client: &Client,
@@ -81,7 +81,7 @@ impl Opener {
             if source.position() == 0 {
                 let (_, end) = client.ends_of(number)?;
                 source.advance_to(end);
-                // If another member was faster, its position is as good.
+                // If another member has been faster, we can use its position as well.
                 _ = source.close().await?;
             }
         }

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The exponential backoff of a consumer while the store or a broker does not answer.
+/// Exponential backoff for an unavailable store or broker.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Option<(Duration, Instant)>);
 
-/// The first and the longest delay between two attempts.
+/// Minimum and maximum retry delay.
 pub(crate) const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -15,13 +15,13 @@ impl Outage {
         self.0.is_some()
     }
 
-    /// Notes a failed attempt; returns whether it is the first of an outage.
+    /// Records a failed attempt. Returns `true` if this starts an outage.
     pub(crate) fn fail(&mut self) -> bool {
         let pause = self.0.map_or(MIN_RETRY_DELAY, |(pause, _)| (pause * 2).min(MAX_RETRY_DELAY));
         self.0.replace((pause, Instant::now() + pause)).is_none()
     }
 
-    /// Ends the outage; returns whether there was one.
+    /// Ends the outage. Returns `false` if there isn't an outage.
     pub(crate) const fn end(&mut self) -> bool {
         self.0.take().is_some()
     }

@@ -5,13 +5,13 @@ use tracing::warn;
 use super::record::Decision;
 use crate::rewind::Rewind;
 
-/// A partition of this member.
+/// An assigned partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) source: Source,
-    /// True if the log was read to its end.
+    /// True if the log has been read to the end.
     pub(crate) is_at_end: bool,
-    /// True if records were read since the last commit.
+    /// True if there are uncommitted records.
     pub(crate) is_dirty: bool,
     pub(crate) rewind: Rewind,
 }
@@ -21,9 +21,9 @@ impl Partition {
         Self { source, is_at_end: false, is_dirty: false, rewind: Rewind::default() }
     }
 
-    /// Adds the record at an offset to the current batch; returns whether the batch is full.
+    /// Adds the record at this offset to the current batch. Returns `true` if the batch is full.
     ///
-    /// Must not be called for a record that still needs a key.
+    /// Must not be called if the record still needs a key.
     pub(crate) fn add(&mut self, offset: u64, decision: Decision, hits: &[Hit]) -> bool {
         let range = offset..offset + 1;
         self.is_at_end = false;
@@ -35,7 +35,7 @@ impl Partition {
             Decision::Malformed | Decision::NeedsKey(_) => {
                 self.source.malformed(range);
                 let malformed = self.source.ledger().records.malformed;
-                // Logs at most 64 times.
+                // Log at most 64 times.
                 if malformed.is_power_of_two() {
                     warn!(source = %self.source.name(), offset, malformed, "a record is malformed");
                 }

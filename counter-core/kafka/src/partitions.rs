@@ -9,16 +9,16 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::outage::{MAX_RETRY_DELAY, MIN_RETRY_DELAY};
 use crate::partition::Partition;
 
-/// The partitions that this member reads, by their numbers.
+/// The assigned partitions, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions(BTreeMap<i32, Partition>);
 
 /// The result of [`Partitions::commit`].
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
-    /// Partitions whose position in the store differs, with the position up to which this member has read.
+    /// Partitions with a different position in the store, together with our position.
     pub(crate) moved: Vec<(i32, u64)>,
-    /// The error of a commit that the store did not acknowledge.
+    /// Error of an unacknowledged commit.
     pub(crate) failed: Option<Error>,
 }
 
@@ -31,7 +31,7 @@ impl Partitions {
         self.0.clear();
     }
 
-    /// Notes that all partitions are fetched from their positions; returns these.
+    /// Marks all partitions as fetched from their positions, and returns the positions.
     pub(crate) fn seek(&mut self, now: Instant) -> impl Iterator<Item = (i32, u64)> {
         for partition in self.0.values_mut() {
             partition.rewind.seek(partition.source.position(), now);
@@ -43,12 +43,12 @@ impl Partitions {
         self.0.get_mut(&number)
     }
 
-    /// Returns the positions at which to continue reading.
+    /// Returns the positions to continue at.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (i32, u64)> {
         self.0.iter().map(|(&number, partition)| (number, partition.source.position()))
     }
 
-    /// Returns the positions of partitions whose records are all counted, except position 0.
+    /// Returns the non-zero positions of fully counted partitions.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (i32, u64)> {
         let counted = self.0.iter().filter(|(_, partition)| !partition.is_dirty);
         let positions = counted.map(|(&number, partition)| (number, partition.source.position()));
@@ -71,8 +71,8 @@ impl Partitions {
         }
     }
 
-    /// Commits the batches of all partitions concurrently. With `checks`, also compares the positions of idle partitions
-    /// with the store.
+    /// Commits the batches of all partitions concurrently. With `checks`, this also compares the positions of
+    /// idle partitions with the store.
     pub(crate) async fn commit(&mut self, checks: bool) -> Commits {
         let concerned = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
         let commits = concerned.map(async |(&number, partition)| {
@@ -82,7 +82,7 @@ impl Partitions {
             } else {
                 partition.source.check().await
             };
-            // No record is read during a commit.
+            // Records can't be read during a commit.
             partition.is_dirty &= commit.is_err();
             (number, read, commit)
         });
@@ -97,13 +97,13 @@ impl Partitions {
         result
     }
 
-    /// Commits what was read, and retries until `limit`.
+    /// Commits all read records, retrying until the timeout.
     pub(crate) async fn close(&mut self, limit: Duration) -> Result<(), Error> {
         let mut failed = None;
         let closing = async {
             for partition in self.0.values_mut() {
                 let mut pause = MIN_RETRY_DELAY;
-                // If the position in the store differs, another reader has taken over.
+                // On a position mismatch, a different reader has taken over, so we are done.
                 while let Err(error) = partition.source.close().await {
                     failed = Some(error);
                     sleep(pause).await;

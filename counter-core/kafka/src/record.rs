@@ -6,7 +6,7 @@ use rdkafka::message::{BorrowedMessage, Headers};
 
 use crate::keys::Keys;
 
-/// A record of a topic, as passed to the closure of a consumer.
+/// A record of a topic, as passed to the closure.
 #[derive(Debug)]
 pub struct Record<'a> {
     message: &'a BorrowedMessage<'a>,
@@ -17,13 +17,14 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Counts the hits that the closure pushed, at this time. A record without hits is unmatched.
+    /// Count the pushed hits at this time. A record without hits is unmatched.
     Counted(Timestamp),
-    /// Skips the record for this reason.
+    /// Skip the record for this reason.
     Skipped(Skip),
     /// The record is malformed.
     Malformed,
-    /// The closure needs the visitor key of this time: it is called again when [`Record::visitor_key`] returns the key.
+    /// The closure needs the visitor key for this time. It will be called again when the key is available via
+    /// [`Record::visitor_key`].
     NeedsKey(Timestamp),
 }
 
@@ -32,25 +33,25 @@ impl<'a> Record<'a> {
         Self { message, keys }
     }
 
-    /// Returns the value, if there is one.
+    /// Returns the value, if any.
     #[must_use]
     pub fn value(&self) -> Option<&'a [u8]> {
         self.message.payload()
     }
 
-    /// Returns the key, if there is one.
+    /// Returns the key, if any.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.message.key()
     }
 
-    /// Returns the value of the first header of this name.
+    /// Returns the value of the first header with this name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.message.headers()?.iter().find(|header| header.key == name)?.value
     }
 
-    /// Returns the time at which the record was created, or appended to the log if the topic's `message.timestamp.type` is
+    /// Returns the creation time of the record, or the append time if the topic's `message.timestamp.type` is
     /// `LogAppendTime`.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
@@ -76,8 +77,8 @@ impl<'a> Record<'a> {
         u64::try_from(self.message.offset()).unwrap_or_default()
     }
 
-    /// Returns the visitor key of the salt epoch that contains `at`. If it returns `None`, return [`Decision::NeedsKey`]
-    /// from the closure.
+    /// Returns the visitor key of the salt epoch that contains `at`. If this is `None`, the closure should
+    /// return [`Decision::NeedsKey`].
     #[must_use]
     pub fn visitor_key(&self, at: Timestamp) -> Option<VisitorKey> {
         self.keys.get(at)

@@ -2,35 +2,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Recognizes records that were fetched before a partition went back to an earlier position.
+/// Detects stale records that were prefetched before a seek.
 ///
-/// librdkafka drops such records. If it did not, the consumer would treat the next one as the first after a gap and skip
-/// everything in between. The first record after a seek has a lower offset than those read before, unless retention has
-/// removed all of them.
+/// librdkafka should drop these records. If it doesn't, the consumer would interpret the next record as the
+/// end of a gap, and skip everything in between. The first record after a seek always has a lower offset than
+/// stale records, unless retention has removed all records in between.
 #[derive(Debug, Default)]
 pub(crate) struct Rewind {
-    /// The offset after the last polled record.
+    /// Offset after the most recently polled record.
     polled: u64,
-    /// The lowest offset that may have been fetched before the last seek, and the time of the seek.
+    /// Lowest offset that might be stale, and the time of the seek.
     outdated: Option<(u64, Instant)>,
 }
 
-/// What to do with a record.
+/// Classification of a fetched record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fetched {
-    /// It was fetched after the last seek.
+    /// The record was fetched after the seek.
     Now,
-    /// It may have been fetched before the last seek; if so, it will be fetched again.
+    /// The record may be stale. If it is, we will receive it again.
     Before,
-    /// The log no longer has the records that were read before: fetch from the position again.
+    /// The previously read records have been removed from the log, so we need to fetch from the position
+    /// again.
     Again,
 }
 
-/// The time after a seek within which all records fetched before it are polled.
+/// Time after a seek in which stale records can still be polled.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
 
 impl Rewind {
-    /// Notes that a partition is fetched from this position.
+    /// Must be called when a partition is fetched from a new position.
     pub(crate) fn seek(&mut self, position: u64, now: Instant) {
         self.outdated = (position < self.polled).then_some((self.polled, now));
     }
@@ -63,7 +64,7 @@ mod tests {
         }
         rewind.seek(15, now);
         assert_eq!([20, 21].map(|offset| rewind.poll(offset, now)), [Fetched::Before; 2]);
-        // The log was compacted.
+        // The log has been compacted.
         assert_eq!([16, 19, 22].map(|offset| rewind.poll(offset, now)), [Fetched::Now; 3]);
     }
 

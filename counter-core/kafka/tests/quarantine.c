@@ -1,6 +1,6 @@
-// Keeps the memory of small objects out of use for long after they were freed. librdkafka's brokers in memory take the
-// address of a member as its id, so that a member which comes back after its session would meet its own id at another
-// member, at which the brokers abort. To be preloaded into them.
+// Delays the reuse of small allocations. The mock brokers of librdkafka use the address of a member as its
+// id, so a member that returns after a session timeout could find its old id in use by a different member,
+// and the brokers would abort. Must be preloaded into the brokers.
 
 #include <malloc.h>
 #include <pthread.h>

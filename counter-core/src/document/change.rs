@@ -4,17 +4,17 @@ use super::store::{Document, DocumentStore};
 use crate::error::Error;
 use crate::time::backoff::Backoff;
 
-/// The number of attempts to replace a document, which other processes may replace as well.
+/// Maximum number of attempts to replace a document.
 const MAX_ATTEMPTS: u32 = 20;
 
-/// Changes a document: reads it and replaces it, again if another process has replaced it in the meantime. Returns
-/// `None` if other processes were first 20 times.
+/// Changes a document via read and replace. This will retry if the document has been replaced by another
+/// process in the meantime, and returns `None` after 20 attempts.
 ///
-/// `change` takes the document, or the error of reading it. It returns the outcome, and the new content, or `None` if
-/// the document stays as it is.
+/// `change` is called with the document, or with the error if it can't be read. It returns the outcome, and
+/// either the new content, or `None` to leave the document unchanged.
 ///
 /// # Errors
-/// Fails when `change` fails, and when the store cannot replace the document, or does not confirm it.
+/// Returns an error if `change` fails, or if the store can't replace the document or does not confirm it.
 pub async fn change_document<T>(
     store: &dyn DocumentStore,
     name: &str,

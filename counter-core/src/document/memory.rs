@@ -5,7 +5,7 @@ use super::store::{Document, DocumentStore};
 use super::version::random;
 use crate::family::future::Answer;
 
-/// The documents in the memory of the process.
+/// In-memory documents.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDocuments(Mutex<HashMap<String, Document>>);
 

@@ -1,5 +1,5 @@
-//! Documents in Redis: hashes in the first shard, replaced by one script, or by a transaction that watches the key where
-//! scripts are refused.
+//! Documents in Redis. These are hashes in the first shard, replaced by a script. If scripts are rejected, we
+//! use a transaction that watches the key.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::family::future::Answer;
 use crate::family::shard::Shard;
 use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
 
-/// The documents of one namespace.
+/// The documents in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisDocuments {
     client: Arc<Client>,
@@ -33,7 +33,7 @@ impl RedisDocuments {
     async fn document(&self, key: &str) -> Result<Document, Error> {
         let asked = vec![Value::from(key), "version".into(), "content".into()];
         let found = self.client.call::<(Option<String>, Option<Bytes>)>("HMGET", key, asked);
-        // In one exchange.
+        // Pipelined, so that this only takes a single round trip.
         let ((version, content), now) = try_join(found, self.client.time(key)).await?;
         Ok(Document {
             version: number(key, version)?,
@@ -44,7 +44,7 @@ impl RedisDocuments {
 
     async fn newer(&self, key: &str, version: u64) -> Result<Document, Error> {
         let found = self.client.call::<Option<String>>("HGET", key, vec![key.into(), "version".into()]);
-        // In one exchange.
+        // Pipelined, so that this only takes a single round trip.
         let (found, now) = try_join(found, self.client.time(key)).await?;
         match number(key, found)? == version {
             true => Ok(Document { version, content: Vec::new(), now: Some(now) }),
@@ -110,7 +110,7 @@ impl DocumentStore for RedisDocuments {
     }
 
     fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
-        // Not tried again: what was done is seen by whoever reads it next.
+        // We can't retry this. If the outcome is unknown, the caller needs to read the document.
         Box::pin(async move {
             let key = self.key(name);
             let new = random();

@@ -1,4 +1,4 @@
-//! Documents in a SQL database: a row each.
+//! Documents in a SQL database, stored as rows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::family::future::Answer;
 use crate::sql::{Database, Failure, Value};
 use crate::time::Timestamp;
 
-/// The documents of one database.
+/// The documents in a database.
 #[derive(Debug)]
 pub(crate) struct SqlDocuments {
     database: Arc<Database>,
@@ -23,13 +23,13 @@ impl SqlDocuments {
 
 impl DocumentStore for SqlDocuments {
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
-        // No document has this version.
+        // Documents never have this version.
         self.read_newer(name, u64::MAX)
     }
 
     fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
         Box::pin(async move {
-            // The time is there also where the row is not.
+            // This always returns the time, even if the document does not exist.
             let now = self.database.dialect().now;
             let text = format!(
                 "SELECT {now}, access_documents.version, \

@@ -4,42 +4,45 @@ use crate::family::future::Answer;
 use crate::family::handle::for_handles;
 use crate::time::Timestamp;
 
-/// A store of documents.
+/// A document store.
 ///
-/// The name of a document is a short text of the program, at most 128 bytes, and not one that comes from outside.
+/// Document names must be short constants of at most 128 bytes. They should not be derived from user input.
 pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the document of this name; without one, an [empty](Document::default) one.
+    /// Returns the document with this name, or an [empty](Document::default) document if it does not exist.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document>;
 
-    /// Returns the document of this name, without its content if it still has this version.
+    /// Returns the document with this name, but without the content if the version has not changed.
     ///
-    /// For those who read a large document again and again.
+    /// This can be used to poll large documents.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document>;
 
-    /// Replaces the document of this name if it still has this version; returns the new version, or `None` if another process
-    /// was first. Versions are random, so that no two contents have the same one, not even after a failover that lost a
+    /// Replaces the document with this name if the version has not changed. Returns the new version, or
+    /// `None` if it has been replaced by another process.
+    ///
+    /// Versions are random, so that they are never reused for different contents, even if a failover loses a
     /// replacement.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now, or when it is not known whether it was done: read it again.
+    /// Returns an error if the document can't be replaced, or if the outcome is unknown. In this case you
+    /// should read the document again.
     fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>>;
 }
 
-/// A document as it was read.
+/// A document, as read from the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Document {
-    /// A random number that every replacement changes; 0 without a document.
+    /// A random number that changes with every replacement, or 0 if the document does not exist.
     pub version: u64,
-    /// The content; empty before the first.
+    /// The content. Empty if the document does not exist.
     pub content: Vec<u8>,
-    /// The time of the store's clock, if it has one of its own.
+    /// The current time, if the store has its own clock.
     pub now: Option<Timestamp>,
 }
 

@@ -1,13 +1,13 @@
-/// Returns a version for a document: a random number.
+/// Returns a random document version.
 ///
-/// A failover can take the store back to a document from before the last replacements. If versions were counted, the next
-/// ones would repeat, and a process could replace a document that it has not read.
+/// A failover can roll the store back to an earlier document. If versions were sequential, they would then be
+/// reused, and a process might replace a document that it has never read.
 ///
 /// # Panics
-/// Panics when the operating system has no randomness to give.
+/// Panics if the operating system can't provide random bytes.
 pub(super) fn random() -> u64 {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    // SQL has signed numbers, and 0 stands for no document.
+    // SQL integers are signed, and 0 means that the document does not exist.
     (u64::from_le_bytes(bytes) >> 1).max(1)
 }

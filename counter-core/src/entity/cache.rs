@@ -12,18 +12,17 @@ use super::versioned::Versioned;
 use crate::family::future::Answer;
 use crate::family::handle::for_handles;
 
-/// A cache that keeps copies of the counts of entities for a while: see [`Entities`](crate::entity::Entities)
-/// for how it is used.
+/// A cache for entity counts: see [`Entities`](crate::entity::Entities) for usage.
 ///
-/// A copy is kept under the kind and the id, and is warm when it has every field that is asked for. It is
-/// only ever replaced by one of a larger version, so the order in which writers arrive does not matter, and
-/// neither does how often. What the cache forgets costs a query and nothing else.
+/// A copy is stored by kind and id. It is warm if it contains all requested fields. Copies must only be
+/// replaced by a larger version, so writers can arrive in any order and can be repeated. The cache is free to
+/// evict copies, at the cost of a query.
 pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
-    /// Looks for the copies of these entities, in their order. For one that is not warm, it grants `lease` to
-    /// the caller, unless another caller has a lease for it.
+    /// Looks up the copies of these entities and returns them in order. If a copy is not warm, `lease` is
+    /// granted to the caller, unless another caller already holds a lease.
     ///
     /// # Errors
-    /// Fails when the cache cannot be read.
+    /// Fails if the cache can't be read.
     fn read<'a>(
         &'a self,
         kind: &'static str,
@@ -32,11 +31,11 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         lease: EntityLease,
     ) -> Answer<'a, Vec<EntityFound>>;
 
-    /// Keeps each of these copies for its time, if the lease for it is still valid, and ends the lease.
-    /// Returns how many were kept.
+    /// Stores each copy for its TTL if the lease is still valid, and ends the lease. Returns the number of
+    /// stored copies.
     ///
     /// # Errors
-    /// Fails when it is not known whether they are kept.
+    /// Fails if it is not known whether the copies are stored.
     fn store<'a>(
         &'a self,
         kind: &'static str,
@@ -44,37 +43,37 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         lease: EntityLease,
     ) -> Answer<'a, u64>;
 
-    /// Reports rows that have changed: ends the leases for them, and updates the fields in the copies that
-    /// exist. It makes no new copies.
+    /// Reports changed rows: ends their leases, and updates the fields in existing copies. This doesn't
+    /// create copies.
     ///
     /// # Errors
-    /// Fails when it is not known whether the cache received the change: call again with the same rows.
+    /// Fails if it is not known whether the cache received the change. You should retry with the same rows.
     fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
 
-    /// Removes copies that differ from these rows, and the leases for them, unless their version is larger: then the
-    /// row may have changed since it was read, and the copy is returned instead.
+    /// Removes copies that differ from these rows, together with the leases. If a copy has a larger version,
+    /// the row may have changed since it was read, so the copy is returned instead.
     ///
     /// # Errors
-    /// Fails when it is not known which are left.
+    /// Fails if it is not known which copies remain.
     fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit>;
 
-    /// Removes these copies, and the leases for them.
+    /// Removes these copies and their leases.
     ///
     /// # Errors
-    /// Fails when it is not known which are left.
+    /// Fails if it is not known which copies remain.
     fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
 
-    /// Takes a lock for work on the whole kind, or extends it; returns whether the caller has it until
-    /// `lease.ttl` from now.
+    /// Acquires or extends a lock for work on the whole kind. Returns `true` if the caller now holds the lock
+    /// for `lease.ttl`.
     ///
     /// # Errors
-    /// Fails when it is not known which caller has it.
+    /// Fails if it is not known which caller holds the lock.
     fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
 
-    /// Releases the lock, if the caller has it.
+    /// Releases the lock if the caller holds it.
     ///
     /// # Errors
-    /// Fails when it is not known whether it is released; it ends by itself.
+    /// Fails if it is not known whether the lock is released. In this case it will expire.
     fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
 }
 
@@ -89,53 +88,53 @@ for_handles!(EntityCache {
     fn unlock(kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
 });
 
-/// The right of a reader to keep a copy of what it has read, as long as nothing ends it.
+/// Permission for a reader to store a copy, valid until the lease is ended or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityLease {
-    /// A number that no other lease has.
+    /// Unique token.
     pub token: u64,
-    /// The longest time for which the lease is valid.
+    /// Maximum lifetime.
     pub ttl: Duration,
 }
 
-/// The result of looking for an entity in the cache.
+/// The result of a cache lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntityFound {
-    /// The counts of all of the fields, in their order.
+    /// The counts of all requested fields, in order.
     Warm(Vec<i64>),
-    /// Not all fields are there, and the caller now has the lease.
+    /// A field is missing, and the caller now holds the lease.
     Cold,
-    /// Not all fields are there, and another caller has the lease.
+    /// A field is missing, and a different caller holds the lease.
     Leased,
 }
 
-/// The rows of an entity that the cache is to keep: one for every field, including fields without a row.
+/// The rows of an entity to be cached. Contains all fields, including fields without a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCopy {
-    /// The entity.
+    /// Entity id.
     pub id: EntityId,
-    /// The names of the fields, each with its row.
+    /// Field names and rows.
     pub fields: Vec<(&'static str, Versioned)>,
-    /// The time for which the copy is kept.
+    /// Time to live.
     pub ttl: Duration,
 }
 
 /// The result of comparing copies with rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntityAudit {
-    /// The number of copies that were removed.
+    /// Number of removed copies.
     pub removed: u64,
-    /// The fields whose copies have a larger version than the row.
+    /// Copied fields with a larger version than the row.
     pub newer: Vec<EntityRow>,
 }
 
-/// The row of one field of an entity.
+/// The row of an entity field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityRow {
-    /// The entity.
+    /// Entity id.
     pub id: EntityId,
-    /// The name of the field.
+    /// Field name.
     pub field: &'static str,
-    /// The count and version of the row.
+    /// Count and version.
     pub row: Versioned,
 }

@@ -4,22 +4,23 @@ use super::id::EntityId;
 use super::versioned::Versioned;
 use crate::family::writer::WriterId;
 
-/// A database that has the true counts: a row for each entity and field, with a count and a version.
+/// The database that is the source of truth for counts. It has a row with a count and a version for each
+/// entity and field.
 ///
-/// Every write increments the version of its row in the same statement, and returns the row as it is then.
-/// Reads see every write that was acknowledged before they began, so a replica will not do.
+/// A write must increment the row version in the same statement, and returns the resulting row. Reads must
+/// see all writes that were acknowledged before, so you can't use a replica.
 pub trait EntityDatabase: Clone + Send + Sync + 'static {
-    /// Creates the tables where they are missing. Several instances may do so at once.
+    /// Creates the tables if they don't exist. This can be called by several instances concurrently.
     ///
     /// # Errors
-    /// Fails when they cannot be created.
+    /// Fails if the tables can't be created.
     fn create_tables(&self) -> impl Future<Output = Result<(), EntityError>> + Send;
 
-    /// Adds to the count of a field, by one statement.
+    /// Adds to the count of a field with a single statement.
     ///
     /// # Errors
-    /// Fails when nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed),
-    /// when that is not known.
+    /// Fails if nothing was written, or with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed) if
+    /// this is not known.
     fn increment(
         &self,
         kind: &'static str,
@@ -28,10 +29,10 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         by: i64,
     ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
 
-    /// Returns the existing rows of these entities and fields, in any order, by one query.
+    /// Returns the existing rows of these entities and fields with a single query, in any order.
     ///
     /// # Errors
-    /// Fails when the database cannot be read.
+    /// Fails if the database can't be read.
     fn read(
         &self,
         kind: &'static str,
@@ -39,24 +40,23 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         fields: &'static [&'static str],
     ) -> impl Future<Output = Result<Vec<EntityRow>, EntityError>> + Send;
 
-    /// Applies a batch once, however often it is called with it: the fence is a row that is written in the
-    /// same transaction.
+    /// Applies a batch. This is idempotent, because the transaction also writes a fence row.
     ///
     /// # Errors
-    /// Fails when it is not known that the batch is applied: call again with the same batch.
+    /// Fails if it is not known whether the batch is applied. You should retry with the same batch.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still apply the batch; call again with the same batch.
+    /// If the future is dropped, the batch may still be applied. Retry with the same batch.
     fn apply(
         &self,
         batch: &EntityBatch,
     ) -> impl Future<Output = Result<EntityApplyOutcome, EntityError>> + Send;
 
-    /// Sets a count if its row still has the version that was `seen`, 0 for no row; returns `None` if it has
-    /// another.
+    /// Sets a count if the row version is still `seen`, where 0 means that the row does not exist. Returns
+    /// `None` on a version mismatch.
     ///
     /// # Errors
-    /// Fails as [`increment`](Self::increment) does.
+    /// Fails like [`increment`](Self::increment).
     fn correct(
         &self,
         kind: &'static str,
@@ -66,10 +66,10 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         value: i64,
     ) -> impl Future<Output = Result<Option<Versioned>, EntityError>> + Send;
 
-    /// Returns up to `limit` entities that have a row, ascending by their bytes, after this one.
+    /// Returns up to `limit` entities with a row, starting after the given id, in byte order.
     ///
     /// # Errors
-    /// Fails when the database cannot be read.
+    /// Fails if the database can't be read.
     fn entities(
         &self,
         kind: &'static str,
@@ -78,17 +78,18 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<EntityId>, EntityError>> + Send;
 }
 
-/// A database that can add to a count within a transaction of the application: see
+/// A database that supports increments within a transaction of the application: see
 /// [`Entities::increment_in`](crate::entity::Entities::increment_in).
 pub trait EntityTransactions: EntityDatabase {
     /// A connection with an open transaction.
     type Connection: Send;
 
-    /// Adds to the count of a field, as [`increment`](EntityDatabase::increment) does, in that transaction.
+    /// Adds to the count of a field like [`increment`](EntityDatabase::increment), but within this
+    /// transaction.
     ///
     /// # Errors
-    /// Fails when nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed),
-    /// when that is not known.
+    /// Fails if nothing was written, or with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed) if
+    /// this is not known.
     fn increment_in(
         &self,
         connection: &mut Self::Connection,
@@ -99,38 +100,37 @@ pub trait EntityTransactions: EntityDatabase {
     ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
 }
 
-/// Additions that are written together: applied once, however often they are sent.
+/// A batch of additions that is applied exactly once, even if it is sent multiple times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityBatch {
-    /// The writer that sends the batch; only one batch of a writer is under way at a time.
+    /// The writer of the batch. A writer only sends one batch at a time.
     pub writer: WriterId,
-    /// 1 for the writer's first batch, and one more for each that follows.
+    /// Batch sequence of this writer, starting at 1.
     pub sequence: u64,
-    /// The kind of the entities.
+    /// Entity kind.
     pub kind: &'static str,
-    /// The additions, in ascending order and with each row once, so that two batches never wait for each
-    /// other's rows.
+    /// Additions in ascending order without duplicate rows, to avoid deadlocks between batches.
     pub additions: Vec<EntityAddition>,
 }
 
-/// An addition to one row.
+/// An addition to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntityAddition {
-    /// The entity.
+    /// Entity id.
     pub id: EntityId,
-    /// The name of the field.
+    /// Field name.
     pub field: &'static str,
-    /// The amount to add, which may be negative.
+    /// Amount to add, can be negative.
     pub by: i64,
-    /// The number of calls that were folded into the addition.
+    /// Number of calls merged into this addition.
     pub calls: u64,
 }
 
-/// The database's answer to a batch.
+/// The result of applying a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityApplyOutcome {
-    /// The rows as they are now; `None` when an earlier attempt had applied the batch.
+    /// The resulting rows, or `None` if the batch was already applied by a previous attempt.
     pub rows: Option<Vec<EntityRow>>,
-    /// The number of calls whose additions were left out, because they would have left the range.
+    /// Number of calls that were skipped because the count would overflow.
     pub refused: u64,
 }

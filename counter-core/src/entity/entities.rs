@@ -1,4 +1,4 @@
-//! The handle on the counts of a kind, and its settings.
+//! The handle for the counts of a kind, and the builder.
 
 pub(super) mod single_flight;
 pub(super) mod abandoned;
@@ -26,18 +26,18 @@ use invalidations::PendingInvalidations;
 use patience::Patience;
 use single_flight::SingleFlight;
 
-/// The counts of all entities of one kind, such as the views and likes of posts.
+/// The counts of all entities of a kind, e.g. views and likes of posts.
 ///
-/// The database has the truth, and the cache has copies of what was read lately. Cloning gives another handle
-/// on the same counts. The [guide](crate::guide::entity) says when to choose them, and what still holds when
-/// something fails.
+/// The database is the source of truth, and the cache has copies of recently read counts. Clones share the
+/// same state. See the [guide](crate::guide::entity) for when to use this, and for the guarantees on
+/// failures.
 ///
 /// ```
 /// use counter_core::entity::{Entities, SqliteDatabase};
 /// use counter_core::{MemoryStore, entity};
 ///
 /// entity! {
-///     /// The fields that are counted of a post.
+///     /// Counted fields of a post.
 ///     enum Post: "post" { Views = "views", Likes = "likes" }
 /// }
 ///
@@ -69,7 +69,7 @@ pub(super) struct Inner<K, D> {
     pub(super) kind: PhantomData<K>,
 }
 
-/// A builder of [`Entities`].
+/// A builder for [`Entities`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EntitiesBuilder<K, D> {
@@ -81,7 +81,7 @@ pub struct EntitiesBuilder<K, D> {
     kind: PhantomData<K>,
 }
 
-/// The counts of one entity.
+/// The counts of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCounts<K> {
     id: EntityId,
@@ -90,17 +90,17 @@ pub struct EntityCounts<K> {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// The number of entities that one call of [`counts`](Self::counts) may ask for.
+    /// The maximum number of entities per [`counts`](Self::counts) call.
     pub const MOST: usize = 1000;
 
-    /// Creates counts over a database that has its [tables](EntityDatabase::create_tables), with copies in a
-    /// cache.
+    /// Creates entity counts with default settings. The database must already have the
+    /// [tables](EntityDatabase::create_tables).
     #[must_use]
     pub fn new(database: D, cache: impl EntityCache) -> Self {
         Self::builder(database, cache).build()
     }
 
-    /// Returns a builder with the default settings.
+    /// Returns a builder with default settings.
     pub fn builder(database: D, cache: impl EntityCache) -> EntitiesBuilder<K, D> {
         let (ttl, negative_ttl) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
         let cache_timeout = Duration::from_millis(200);
@@ -114,33 +114,33 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
         }
     }
 
-    /// Adds to a count, and returns the new count.
+    /// Adds to a count and returns the new count.
     ///
-    /// The database is written first, by one statement, and then the cache is updated if it has a copy. A
-    /// database that gave way to another transaction is asked again, four times within half a second.
+    /// This first writes to the database with a single statement, and then updates the cached copy, if any.
+    /// On a transaction conflict, the write is retried four times within half a second.
     ///
     /// # Errors
-    /// Fails when nothing was counted, or, with [`Unconfirmed`](EntityErrorKind::Unconfirmed), when that is
-    /// not known; trying again then may count twice. A cache that fails, or does not answer in time, is not
-    /// an error: its copy is removed before this process asks the cache again, and expires within 12 hours in
-    /// any case.
+    /// Fails if nothing was written, or with [`Unconfirmed`](EntityErrorKind::Unconfirmed) if this is not
+    /// known, in which case a retry may count again. A cache failure or timeout is not an error: the copy
+    /// will be removed before this process uses the cache again, and always expires within 12 hours.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have counted. Where a count belongs to a row of another table, write both
-    /// in one transaction, by [`increment_in`](Self::increment_in).
+    /// If the future is dropped, the addition may or may not be counted. If a count belongs to a row in a
+    /// different table, you should write both in the same transaction with
+    /// [`increment_in`](Self::increment_in).
     pub async fn increment(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<i64, EntityError> {
         measured("entity_increment", self.0.increment(id.into(), field, by)).await
     }
 
-    /// Returns the counts of these entities, in their order; 0 for what was never counted.
+    /// Returns the counts of these entities in order. Unknown entities have zero counts.
     ///
-    /// The cache is asked once for each shard, and the database once for everything that the cache does not
-    /// have. Of all callers that ask for the same entities at the same time, in all processes, one reads the
-    /// database.
+    /// This calls the cache once per shard, and then sends a single database query for all missing counts.
+    /// Concurrent reads of an entity are deduplicated across all processes, so that only one caller needs to
+    /// read the database.
     ///
     /// # Errors
-    /// Fails when there are more than [`MOST`](Self::MOST) entities, or when the database is needed and
-    /// cannot be read. A cache that fails, or does not answer in time, is not an error, and costs a query.
+    /// Fails if there are more than [`MAX_ENTITIES`](Self::MAX_ENTITIES) entities, or if the database is
+    /// needed but can't be read. A cache failure or timeout is not an error, but costs a query.
     pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
         if ids.len() > Self::MOST {
             return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
@@ -150,10 +150,10 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
         Ok(ids.iter().map(|&id| EntityCounts { id, counts: counts(&id), kind: PhantomData }).collect())
     }
 
-    /// Returns the counts of one entity: see [`counts`](Self::counts).
+    /// Returns the counts of an entity: see [`counts`](Self::counts).
     ///
     /// # Errors
-    /// Fails when the database is needed and cannot be read.
+    /// Fails if the database is needed but can't be read.
     pub async fn counts_of(&self, id: impl Into<EntityId>) -> Result<EntityCounts<K>, EntityError> {
         let counts = self.counts(&[id.into()]).await?;
         Ok(counts.into_iter().next().expect("one for each that is asked for"))
@@ -173,29 +173,29 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
-    /// Sets how long the cache keeps a copy; each is kept for up to a tenth less, at random. Default: 12
-    /// hours; at least a second. This is how long a count can be out of date in the worst case.
+    /// Sets the time to live of cached copies, minus a random jitter of up to 10 %. Default: 12 hours;
+    /// minimum: 1 second. In the worst case, counts can be stale for this time.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
-    /// Sets how long the cache keeps that an entity has no counts. Default: 30 seconds; at least a second.
+    /// Sets the time to cache the absence of counts. Default: 30 seconds; minimum: 1 second.
     pub fn negative_ttl(mut self, ttl: Duration) -> Self {
         self.negative_ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
-    /// Sets how long a request waits for the cache. Default: 200 milliseconds.
+    /// Sets the cache timeout for requests. Default: 200 milliseconds.
     ///
-    /// After that it reads the database, and so do all other requests until the cache, which is asked once a
-    /// second, answers again. The same applies to a cache that cannot be reached.
+    /// When the cache times out or can't be reached, this and all other requests will read the database
+    /// instead. The cache is then probed once per second until it responds.
     pub fn cache_timeout(mut self, timeout: Duration) -> Self {
         self.cache_timeout = timeout;
         self
     }
 
-    /// Builds the counts.
+    /// Builds the entity counts.
     #[must_use]
     pub fn build(self) -> Entities<K, D> {
         operations::describe();
@@ -219,7 +219,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
 }
 
 impl<K: Entity> EntityCounts<K> {
-    /// Returns the entity that the counts are of.
+    /// Returns the entity id.
     #[must_use]
     pub const fn id(&self) -> EntityId {
         self.id
@@ -248,7 +248,8 @@ impl<K: Entity, D: fmt::Debug> fmt::Debug for Entities<K, D> {
 }
 
 impl<K: Entity, D> Inner<K, D> {
-    /// Returns the answer of the cache; `None` when it fails, is too late, or was lately.
+    /// Calls the cache. Returns `None` if the call fails or times out, or if the cache is currently
+    /// unavailable.
     pub(super) async fn ask_cache<T>(
         &self,
         without: &'static str,
@@ -260,7 +261,7 @@ impl<K: Entity, D> Inner<K, D> {
         }
         let answer = timeout(patience.timeout, asking).await;
         patience.learn(match &answer {
-            // Any other error is an answer, perhaps about one entity alone.
+            // On any other error, the cache is available: the error might be limited to an entity.
             Ok(Err(error)) => *error.kind() != ErrorKind::Unavailable,
             answer => answer.is_ok(),
         });

@@ -5,55 +5,54 @@ use std::sync::Arc;
 use crate::family::operations::Outcome;
 use crate::log::unwind::Panicked;
 
-/// An error of an operation on entities.
+/// An error from an entity operation.
 #[derive(Clone)]
 pub struct EntityError {
     kind: EntityErrorKind,
-    // All callers that wait for the same query get the same error.
+    // Shared by all callers that wait for the same query.
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`EntityError`].
+/// The kind of an [`EntityError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntityErrorKind {
-    /// The database cannot be reached: nothing was written.
+    /// The database can't be reached. No data was written.
     Unavailable,
-    /// The database gave way to another transaction (a deadlock, a lock that took too long): nothing was
-    /// written, and trying again is safe.
+    /// Transaction conflict, such as a deadlock or lock timeout. No data was written, so you can safely
+    /// retry.
     Busy,
-    /// The database answered that it refuses: nothing was written.
+    /// The database rejected the call. No data was written.
     Refused,
-    /// The database did not answer a write, which may or may not have been done.
+    /// The database did not respond to a write, which may or may not have been executed.
     Unconfirmed,
-    /// The count would leave the range of an `i64`: nothing was written.
+    /// The count would overflow an `i64`. No data was written.
     OutOfRange,
-    /// The database holds something that does not belong there.
+    /// The database contains an unexpected value.
     Malformed,
-    /// The call asked for more entities than one call may.
+    /// The call requests more entities than the maximum per call.
     TooMany {
-        /// Number of entities asked for.
+        /// Requested number of entities.
         asked: usize,
-        /// Largest number of entities allowed.
+        /// Maximum number of entities.
         most: usize,
     },
-    /// The cache failed in an operation that needs it.
+    /// The cache failed in an operation that depends on it.
     Cache,
-    /// Another instance is recounting this kind at the moment.
+    /// A different instance is currently recounting this kind.
     Elsewhere,
-    /// The source of the true counts failed.
+    /// The source of the recount failed.
     Source,
-    /// The source of the true counts left out some entities, and a missing answer is not taken for 0.
+    /// The source of the recount did not return all entities. A missing entity is not treated as 0.
     Partial {
-        /// Number of entities without an answer.
+        /// Number of missing entities.
         missing: usize,
     },
-    /// Code that was called panicked: the database, the cache, the source of the true counts, or a log
-    /// subscriber.
+    /// A panic in the database, the cache, the recount source or a log subscriber.
     Panicked,
-    /// The deadline of a shutdown passed with additions that the database has not acknowledged.
+    /// The shutdown deadline passed with unacknowledged additions.
     Unflushed {
-        /// Number of additions that were not acknowledged.
+        /// Number of unacknowledged additions.
         additions: u64,
     },
 }
@@ -65,20 +64,20 @@ impl EntityError {
         Self { kind, source: None }
     }
 
-    /// Adds the cause of the error, as its source.
+    /// Sets the source of the error.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
-    /// Replaces the kind of the error.
+    /// Replaces the error kind.
     #[cfg(feature = "sql")]
     pub(super) fn with_kind(self, kind: EntityErrorKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// Returns the kind of the error.
+    /// Returns the error kind.
     #[must_use]
     pub const fn kind(&self) -> &EntityErrorKind {
         &self.kind

@@ -2,11 +2,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// The id of an entity within its kind: 1 to 63 bytes of UTF-8 without control characters.
+/// An entity id, unique within the kind: 1 to 63 bytes of UTF-8 without control characters.
 ///
-/// A number is written in decimal digits, so `42` and `"42"` are the same entity. Two ids are the same when
-/// all of their bytes are: upper and lower case, and trailing spaces, make a difference. The bytes are stored
-/// inline, without an allocation.
+/// Numbers are converted to decimal digits, so `42` and `"42"` are the same entity. Ids are compared by
+/// bytes, i.e. case and trailing spaces are significant. The bytes are stored inline without allocation.
 ///
 /// ```
 /// use counter_core::entity::EntityId;
@@ -18,17 +17,17 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
-    // The bytes after the text are 0, which no id contains, so the order is that of the texts.
+    // Padded with zeros, which are not allowed in an id, so that the derived order is the text order.
     bytes: [u8; Self::MAX_BYTES],
     length: u8,
 }
 
-/// An id that is empty, longer than [`EntityId::MAX_BYTES`], or has a control character.
+/// An invalid id: empty, longer than [`EntityId::MAX_BYTES`], or with a control character.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EntityIdError(String);
 
 impl EntityId {
-    /// The length of the longest id, in bytes.
+    /// The maximum length in bytes.
     pub const MAX_BYTES: usize = 63;
 
     fn checked(text: &str) -> Option<Self> {

@@ -1,13 +1,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Returns a random number. The hasher of a map is random enough to tell apart callers that read at the same
-/// time.
+/// Returns a random number. A hasher seed is random enough to distinguish concurrent callers.
 pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Shortens a time by up to a tenth at random, so that what began together does not end together.
+/// Shortens a duration by up to 10 % at random, so that copies from the same time don't expire
+/// simultaneously.
 pub(super) fn jitter(time: Duration) -> Duration {
     let share = u32::try_from(random() % 1024).expect("less than 1,024");
     time - time / 10_240 * share

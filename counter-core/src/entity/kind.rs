@@ -1,42 +1,41 @@
 use std::fmt;
 
-/// A kind of entity, such as a post, and the fields that are counted of each; made by
-/// [`entity!`](crate::entity!).
+/// A kind of entity like a post, with its counted fields. Usually implemented by [`entity!`](crate::entity!).
 pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
-    /// The name of the kind: 1 to 32 lower-case letters, digits and underscores.
+    /// Kind name: 1 to 32 lowercase letters, digits and underscores.
     const NAME: &'static str;
 
-    /// The names of the fields in the order of [`index`](Self::index): at most 32, each of the same form.
+    /// Field names in [`index`](Self::index) order: at most 32, with the same format as the kind name.
     const FIELDS: &'static [&'static str];
 
-    /// All of the fields, in the order of [`index`](Self::index).
+    /// All fields in [`index`](Self::index) order.
     const ALL: &'static [Self];
 
     /// Returns the position of this field in [`FIELDS`](Self::FIELDS).
     fn index(self) -> usize;
 
-    /// Returns the name of this field.
+    /// Returns the field name.
     #[must_use]
     fn name(self) -> &'static str {
         Self::FIELDS[self.index()]
     }
 }
 
-/// Declares a kind of entity: an enum with a variant for each field that is counted.
+/// Declares a kind of entity as an enum with a variant for each counted field.
 ///
-/// The names are what the database and the cache know; they stay the same when a variant is renamed. A name
-/// that is not 1 to 32 lower-case letters, digits and underscores does not compile.
+/// The string names are used in the database and cache and must not change, but you can rename variants.
+/// Names that are not 1 to 32 lowercase letters, digits and underscores will not compile.
 ///
 /// ```
 /// use counter_core::entity::Entity;
 /// use counter_core::entity;
 ///
 /// entity! {
-///     /// The fields that are counted of a post.
+///     /// Counted fields of a post.
 ///     pub enum Post: "post" {
-///         /// The number of views.
+///         /// Number of views.
 ///         Views = "views",
-///         /// The number of likes.
+///         /// Number of likes.
 ///         Likes = "likes",
 ///     }
 /// }
@@ -75,7 +74,7 @@ macro_rules! entity {
     };
 }
 
-/// Returns whether a name is 1 to 32 lower-case letters, digits and underscores.
+/// Returns `true` if a name consists of 1 to 32 lowercase letters, digits and underscores.
 #[must_use]
 pub const fn is_entity_name(name: &str) -> bool {
     let bytes = name.as_bytes();

@@ -16,16 +16,17 @@ use super::id::EntityId;
 use super::kind::Entity;
 use super::versioned::Versioned;
 
-/// The time that a reader may take to read the database and keep a copy.
+/// Time for a reader to query the database and store a copy.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The pauses while another process has the lease, in milliseconds; after these the database is read as well.
+/// Delays in milliseconds while a different process holds the lease. After this, the database is queried
+/// anyway.
 const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
 
 type Found = HashMap<EntityId, Vec<i64>>;
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
-    /// Returns the counts of all of these entities, each asked for once.
+    /// Returns the counts of these entities, without duplicates.
     pub(super) async fn read(self: &Arc<Self>, ids: &[EntityId]) -> Result<Found, EntityError> {
         let (mut ids, mut found) = (once(ids), Found::new());
         for pause in PAUSES {
@@ -44,8 +45,8 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(found)
     }
 
-    /// Takes what is warm, and joins or begins queries for the rest; what is left in `ids` is being read by
-    /// another process.
+    /// Returns warm copies, and joins or starts queries for other entities. The remaining `ids` are being
+    /// read by another process.
     async fn look(
         self: &Arc<Self>,
         ids: &mut Vec<EntityId>,
@@ -92,7 +93,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(joined)
     }
 
-    /// Begins a query; its result is kept in the cache if there is a lease for it.
+    /// Starts a query. If we hold a lease, the result will be cached.
     fn start_query(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<LeaseGuard>) -> InFlightQuery {
         let (inner, asked) = (Arc::clone(self), ids.clone());
         let query = async move {
@@ -107,7 +108,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {
-            // Otherwise the next caller takes over the lease, and reads the database again.
+            // On failure, the next caller takes over the lease and queries the database again.
             let keeping = self.cache.store(K::NAME, &copies, lease.lease());
             if self.ask_cache("counts are not kept in the cache", keeping).await.is_some() {
                 lease.disarm();
@@ -117,7 +118,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(Arc::new(copies.into_iter().map(counts).collect()))
     }
 
-    /// Returns copies of all fields of these entities, including fields without a row.
+    /// Returns copies with all fields of these entities, including fields without a row.
     fn copies(&self, ids: &[EntityId], rows: &[EntityRow]) -> Vec<EntityCopy> {
         let rows: HashMap<_, _> = rows.iter().map(|row| ((row.id, row.field), row.row)).collect();
         let copy = |&id: &EntityId| {
@@ -131,7 +132,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 }
 
-/// Returns the ids without repetitions.
+/// Removes duplicate ids.
 fn once(ids: &[EntityId]) -> Vec<EntityId> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.iter().copied().filter(|id| seen.insert(*id)).collect()

@@ -15,26 +15,27 @@ use super::versioned::Versioned;
 use crate::family::operations::measured;
 use crate::log::unwind::{caught, tell};
 
-/// A source of the true counts: the tables that the counts are a summary of.
+/// A source of actual counts, i.e. the tables that the counts summarize.
 ///
-/// Any closure that counts is one, and is asked for the entities that have a row. Implement the trait for a
-/// source that can name further entities, for which no row may exist yet.
+/// This is implemented for closures, which are called for entities that have a row. You can implement the
+/// trait if the source knows more entities, for which there may not be a row yet.
 pub trait Recount<K>: Sync {
-    /// Returns the true counts of a field of these entities, at most 500, with an answer for each of them: a
-    /// missing answer is taken for a partial read, and not for 0.
+    /// Returns the actual counts of a field for up to 500 entities. All entities must be included: a missing
+    /// entity is treated as a partial read, not as 0.
     ///
     /// # Errors
-    /// Fails when they cannot be read: nothing more is corrected.
+    /// Fails if the counts can't be read. This stops the recount.
     fn count(
         &self,
         field: K,
         ids: &[EntityId],
     ) -> impl Future<Output = Result<HashMap<EntityId, i64>, Box<dyn StdError + Send + Sync>>> + Send;
 
-    /// Returns some of the entities after this one, in any order of the source's own; none at the end.
+    /// Returns the next entities after this id, in an order chosen by the source, or an empty list at the
+    /// end.
     ///
     /// # Errors
-    /// Fails when they cannot be read: nothing more is corrected.
+    /// Fails if the entities can't be read. This stops the recount.
     fn entities(
         &self,
         after: Option<EntityId>,
@@ -64,28 +65,29 @@ where
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drift {
-    /// Entities that were looked at; those that both the database and the source named, twice.
+    /// Number of checked entities. Entities that are known to both the database and the source are counted
+    /// for both.
     pub entities: u64,
-    /// Counts that were wrong and were corrected.
+    /// Number of corrected counts.
     pub corrected: u64,
-    /// The sum of the distances by which those were off, up or down.
+    /// Sum of the absolute differences of corrected counts.
     pub distance: u64,
-    /// Counts that seemed wrong but changed while they were looked at: left for the next recount.
+    /// Number of differing counts that changed during the check. These are left for the next recount.
     pub unsettled: u64,
-    /// Copies in the cache that differed from the database, and were removed.
+    /// Number of cached copies that were removed because they differed from the database.
     pub copies: u64,
 }
 
-/// The number of entities that are looked at together.
+/// Number of entities to check per page.
 const PAGE: usize = 500;
 
-/// The number of counts that seem wrong and wait together for the second look.
+/// Number of suspects that triggers a recheck.
 const SUSPECTS: usize = 5000;
 
-/// The time for which a recount that does not go on keeps others out.
+/// Lock timeout in case that a recount hangs.
 const LOCK: Duration = Duration::from_secs(60);
 
-/// A count that seems wrong at the first look.
+/// A count that differs in the initial check.
 struct Suspect<K> {
     id: EntityId,
     field: K,
@@ -94,13 +96,13 @@ struct Suspect<K> {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// Counts the truth again for every entity, and corrects the database and the cache.
+    /// Recounts all entities, and corrects the database and the cache.
     ///
-    /// The truth and the count of an entity are not read at the same instant, and the application writes one
-    /// a moment after the other. So counts that differ are looked at once more after `settle`, and corrected
-    /// only if neither side has changed: the version of the row is compared, so that an increment in between
-    /// is not lost. `settle` has to be longer than the time between the two writes, and longer than the
-    /// interval of a flusher; 5 seconds are usually enough.
+    /// The source and the count are not read at the same time, and the application may write them separately.
+    /// Therefore, differing counts are checked again after `settle`, and are only corrected if neither side
+    /// has changed. The row version is compared as well, so that a concurrent increment is not lost. The
+    /// delay `settle` must be longer than the time between the two writes, and longer than the interval of
+    /// the flusher; 5 seconds should be enough.
     ///
     /// ```
     /// # use std::collections::HashMap;
@@ -113,7 +115,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
     /// posts.increment(42, Post::Likes, 5).await?;
     ///
-    /// // In practice, a query over the table of likes, with 0 for the posts that it does not find.
+    /// // Usually, this is a query on the table of likes that returns 0 for posts without likes.
     /// let truth = async |field: Post, ids: Vec<EntityId>| {
     ///     assert_eq!(field, Post::Likes);
     ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 3)).collect::<HashMap<_, _>>())
@@ -126,19 +128,20 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is recounting, or was and died
-    /// less than a minute ago; a later call tells which. Fails when something cannot be read or written, or
-    /// panics. What was corrected until then stays corrected.
+    /// Returns [`AlreadyRunning`](EntityErrorKind::AlreadyRunning) if a different instance is recounting, or
+    /// crashed while recounting less than a minute ago. Fails if anything can't be read or written, or
+    /// panics. Corrections up to this point are kept.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves what was corrected, and keeps other instances out for at most a minute.
+    /// If the future is dropped, corrections up to this point are kept, and other instances are locked out
+    /// for up to a minute.
     pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
         let lease = EntityLease { token: super::jitter::random(), ttl: LOCK.saturating_add(settle) };
         self.0.hold(lease).await?;
         let mut drift = Drift::default();
         let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
         let done = measured("entity_reconcile", recount).await;
-        // Otherwise the lock ends by itself.
+        // If this fails, the lock will expire.
         drop(self.0.cache.unlock(K::NAME, lease).await);
         tell(|| drift.report(K::NAME));
         done.map(|()| drift)
@@ -146,7 +149,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
-    /// Takes the lock, or extends it.
+    /// Acquires or extends the lock.
     async fn hold(&self, lease: EntityLease) -> Result<(), EntityError> {
         match self.cache.lock(K::NAME, lease).await {
             Ok(true) => Ok(()),
@@ -177,7 +180,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 self.look_at(source, ids, &mut suspects, drift).await?;
             }
             if !suspects.is_empty() && (suspects.len() >= SUSPECTS || (after.is_none() && !named)) {
-                // Entities that the source named as well were looked at twice.
+                // Entities that are also returned by the source have been checked for both.
                 suspects.sort_unstable_by_key(|suspect| (suspect.id, suspect.field.index()));
                 suspects.dedup_by_key(|suspect| (suspect.id, suspect.field.index()));
                 self.hold(lease).await?;
@@ -196,7 +199,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         }
     }
 
-    /// Compares the rows of some entities with the truth, and their copies with the rows.
+    /// Compares rows with actual counts, and copies with rows.
     async fn look_at(
         &self,
         source: &impl Recount<K>,
@@ -218,14 +221,14 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(())
     }
 
-    /// Removes copies that differ from these rows; returns how many.
+    /// Removes copies that differ from these rows, and returns the number of removed copies.
     async fn audit_copies(&self, rows: &[EntityRow]) -> Result<u64, EntityError> {
         let EntityAudit { removed, newer } = self.cache.audit(K::NAME, rows).await.map_err(cache)?;
         if newer.is_empty() {
             return Ok(removed);
         }
-        // Most of these rows have changed since they were read. A copy that is newer than a row that is read after it
-        // is wrong: the database may have been restored from a backup.
+        // Usually, these rows just changed since we read them. But if a copy is newer than a row that we read
+        // now, it is wrong: the database may have been restored from a backup.
         let ids: HashSet<_> = newer.iter().map(|copy| copy.id).collect();
         let rows = self.rows(&ids.into_iter().collect::<Vec<_>>()).await?;
         let version = |copy: &EntityRow| rows.get(&(copy.id, copy.field)).map_or(0, |row| row.version);
@@ -238,7 +241,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(removed + wrong.len() as u64)
     }
 
-    /// Looks a second time, and corrects what has not changed since the first.
+    /// Checks suspects again, and corrects those that have not changed.
     async fn settle(
         &self,
         source: &impl Recount<K>,
@@ -270,7 +273,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(())
     }
 
-    /// Corrects a count if its row has not changed; returns whether it did.
+    /// Corrects a count if the row has not changed. Returns `true` if it was corrected.
     async fn correct(&self, suspect: &Suspect<K>) -> Result<bool, EntityError> {
         let Suspect { id, field, row, truth } = *suspect;
         let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
@@ -292,7 +295,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 }
 
-/// Returns the true counts, with an answer for each entity.
+/// Returns the actual counts, or an error if any entity is missing.
 async fn truth_of<K>(
     source: &impl Recount<K>,
     field: K,

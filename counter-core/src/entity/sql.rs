@@ -1,4 +1,4 @@
-//! Databases of entity counts in SQL, over the connections of the application.
+//! SQL databases for entity counts, using the connections of the application.
 
 mod tables;
 #[cfg(feature = "mariadb")]
@@ -25,8 +25,8 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Connection, Driver};
 use crate::sql::{Class, Failure};
 
-/// A database of entity counts in SQL: `SqliteDatabase`, `PostgresDatabase` or `MariaDatabase`, with the feature of
-/// that database.
+/// A SQL database for entity counts: `SqliteDatabase`, `PostgresDatabase` or `MariaDatabase`, depending on
+/// the enabled features.
 pub struct SqlDatabase<D: sqlx::Database> {
     pool: sqlx::Pool<D>,
     dialect: &'static Dialect,
@@ -34,12 +34,12 @@ pub struct SqlDatabase<D: sqlx::Database> {
     place: Option<Arc<dyn Place<D>>>,
 }
 
-/// The place of a database that can be replaced while it is in use, such as a file.
+/// The location of a database that can be replaced during use, e.g. a file.
 trait Place<D: sqlx::Database>: Send + Sync {
-    /// Prepares the pool for a call: no idle connection leads to another place.
+    /// Prepares the pool for a call by closing idle connections to a previous database.
     fn check<'a>(&'a self, pool: &'a sqlx::Pool<D>) -> BoxFuture<'a, Result<(), EntityError>>;
 
-    /// Confirms that a change was made at this place.
+    /// Confirms that a change was written to the current database.
     fn confirm(&self) -> Result<(), EntityError>;
 }
 
@@ -51,7 +51,7 @@ impl<D: sqlx::Database> SqlDatabase<D> {
         Self { pool, dialect: D::DIALECT, erase: |connection| connection, place }
     }
 
-    /// Returns the pool of connections.
+    /// Returns the connection pool.
     #[must_use]
     pub const fn pool(&self) -> &sqlx::Pool<D> {
         &self.pool
@@ -115,7 +115,7 @@ impl<D: sqlx::Database> EntityDatabase for SqlDatabase<D> {
         let failure = |error| unconfirmed(self.dialect.failure(error));
         let mut connection = self.pool.acquire().await.map_err(failure)?;
         if batch.sequence == 1 {
-            // The next writer that starts tries again.
+            // On failure, the next writer will retry this on startup.
             if let Err(failure) = self.tables(&mut connection).forget_silent().await {
                 let error = unwritten(failure);
                 tracing::warn!(?error, "fences of silent writers could not be removed");
@@ -197,7 +197,7 @@ impl From<Class> for EntityErrorKind {
     }
 }
 
-/// Converts a failure of a call that writes nothing, and so cannot be unconfirmed.
+/// Converts a failure of a read-only call, which can't be unconfirmed.
 fn unwritten(failure: Failure) -> EntityError {
     let is_malformed =
         matches!(&failure, Failure::Silence(SqlError::ColumnDecode { .. } | SqlError::Decode(_)));
@@ -208,7 +208,7 @@ fn unwritten(failure: Failure) -> EntityError {
     }
 }
 
-/// Converts a failure of a write: if the database returned an error, nothing was written.
+/// Converts a write failure: if the database returned an error, no data was written.
 fn unconfirmed(failure: Failure) -> EntityError {
     match failure {
         Failure::Answer(class, error) => EntityError::new(class.into()).caused_by(error),

@@ -10,11 +10,11 @@ use super::id::EntityId;
 use super::kind::Entity;
 use crate::family::operations::measured;
 
-/// A count that was written in a transaction; the cache is told once that is [committed](Self::committed).
+/// A count written in a transaction. You should call [`committed`](Self::committed) after the commit in order
+/// to update the cache.
 ///
-/// If it is dropped without that call, for instance along with its caller, the copy of the entity is removed
-/// before this process asks the cache again; so it does not matter whether the transaction was committed or
-/// rolled back.
+/// If this is dropped without the call, e.g. because the caller is canceled, the cached copy will be removed
+/// before this process uses the cache again. So this is safe for both commit and rollback.
 #[must_use = "the cache is to hear of it when the transaction is committed"]
 pub struct UncommittedCount<K, D> {
     inner: Arc<Inner<K, D>>,
@@ -23,11 +23,11 @@ pub struct UncommittedCount<K, D> {
 }
 
 impl<K: Entity, D: EntityTransactions> Entities<K, D> {
-    /// Adds to a count in a transaction of the application, so that a row and the count of such rows are
-    /// written together or not at all, whatever fails and whichever caller is dropped.
+    /// Adds to a count within a transaction of the application, so that a row and the corresponding count are
+    /// always written atomically, even on failures or cancellation.
     ///
-    /// The row of the count is locked until the transaction ends, so it is best written last. The cache is
-    /// told after the commit:
+    /// This locks the row of the count until the end of the transaction, so you should call it as late as
+    /// possible. The cache must be updated after the commit:
     ///
     /// ```
     /// # use counter_core::entity::{Entities, SqliteDatabase};
@@ -50,11 +50,11 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
     /// ```
     ///
     /// # Errors
-    /// Fails when nothing was counted; roll the transaction back then. There are no retries here: after
-    /// [`Busy`](EntityErrorKind::Busy), the whole transaction may be tried again.
+    /// Fails if the count was not written, in which case you must roll back the transaction. This is not
+    /// retried: on [`Busy`](EntityErrorKind::Busy), you can retry the whole transaction.
     ///
     /// # Cancel safety
-    /// When a call is dropped, drop the transaction as well.
+    /// If the future is dropped, you must also drop the transaction.
     pub async fn increment_in(
         &self,
         connection: &mut D::Connection,
@@ -81,14 +81,13 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityTransactions> UncommittedCount<K, D> {
-    /// Returns the count as it will be after the commit.
+    /// Returns the count after the commit.
     #[must_use]
     pub const fn count(&self) -> i64 {
         self.row.row.value
     }
 
-    /// Tells the cache, after the commit. A cache that fails is not an error, as with
-    /// [`Entities::increment`].
+    /// Updates the cache after the commit. Cache failures are not errors, like for [`Entities::increment`].
     pub async fn committed(self) {
         self.inner.tell(self.guard, &[self.row]).await;
     }

@@ -1,11 +1,11 @@
-/// The count of one field and the version of its row.
+/// The count of a field and the row version.
 ///
-/// Every change of a row increments its version, so of two copies the one with the larger version is the
-/// later one, in whichever order they arrive.
+/// Every change increments the row version. If there are two copies, the larger version is newer, independent
+/// of the order in which they arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Versioned {
-    /// The number of times that the row was written; 0 where there is none.
+    /// Number of writes to the row, or 0 if it doesn't exist.
     pub version: u64,
-    /// The count, which may be negative.
+    /// Count, can be negative.
     pub value: i64,
 }

@@ -12,12 +12,12 @@ use super::kind::Entity;
 use super::versioned::Versioned;
 use crate::error::Error;
 
-/// The pauses between attempts in milliseconds, as long as the last attempt is known to have done nothing.
+/// Retry delays in milliseconds, used when the previous attempt is known to have failed.
 const PAUSES: [u64; 4] = [5, 20, 80, 200];
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     pub(super) async fn increment(&self, id: EntityId, field: K, by: i64) -> Result<i64, EntityError> {
-        // A caller that is dropped does not undo what the database has done by then.
+        // If the caller is dropped, the database may still execute the write.
         let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
         let row = match self.increment_row(id, field.name(), by).await {
             Ok(row) => row,
@@ -49,7 +49,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         self.database.increment(K::NAME, id, field, by).await
     }
 
-    /// Tells this process and the cache about rows that have changed.
+    /// Reports changed rows to this process and the cache.
     pub(super) async fn tell(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
         guard.written();
         self.queries.end(changes.iter().map(|change| change.id));
@@ -59,7 +59,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         }
     }
 
-    /// Removes the copies that may be out of date, before the cache is asked for anything.
+    /// Removes copies that may be stale. This must be called before any other cache access.
     pub(super) async fn flush_invalidations(&self) -> Result<(), Error> {
         loop {
             let batch = self.invalidations.next_batch();

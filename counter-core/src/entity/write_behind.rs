@@ -19,74 +19,72 @@ use crate::family::writer::WriterId;
 use crate::log::unwind::{caught, tell};
 use crate::time::later::later;
 
-/// A handle that adds to counts in memory, for additions that need not be in the database at once, such as
-/// views.
+/// A handle for in-memory additions that don't need to be in the database immediately, e.g. views.
 ///
-/// Additions to the same field of the same entity are folded into one, and an [`EntityFlusher`] writes them.
-/// Cloning gives another handle on the same.
+/// Additions to the same field of an entity are merged and then written by an [`EntityFlusher`]. Clones share
+/// the same state.
 #[derive(Debug)]
 pub struct WriteBehind<K> {
     shared: Arc<Shared>,
     kind: PhantomData<K>,
 }
 
-/// Reasons for an addition not to be accepted.
+/// The reason for a rejected addition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddError {
-    /// The limit on waiting fields of entities is reached, and this field is not among them.
+    /// The limit of pending fields is reached, and this field is not pending yet.
     Full,
-    /// The sum that waits for the field would leave the range of an `i64`.
+    /// The pending sum of the field would overflow an `i64`.
     OutOfRange,
 }
 
-/// The account of additions, in calls of [`WriteBehind::add`]: `recorded = applied + pending + dropped`.
+/// Statistics on calls to [`WriteBehind::add`], where `recorded = applied + pending + dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntityLedger {
-    /// Calls that were accepted.
+    /// Number of accepted calls.
     pub recorded: u64,
-    /// Calls whose additions the database has.
+    /// Number of calls applied to the database.
     pub applied: u64,
-    /// Calls that the database has not acknowledged.
+    /// Number of calls not yet acknowledged by the database.
     pub pending: u64,
-    /// Calls that were left out because the count in the database would have left its range.
+    /// Number of calls that were dropped because the count in the database would overflow.
     pub dropped: u64,
-    /// Calls that were not accepted, which are not part of the sum.
+    /// Number of rejected calls, which are not part of the sum.
     pub refused: u64,
 }
 
-/// A flusher that writes what was added: by [`flush`](Self::flush), or for as long as [`run`](Self::run) is
-/// polled.
+/// Writes pending additions, either with [`flush`](Self::flush) or continuously with [`run`](Self::run).
 ///
-/// A batch is written with its fence in one transaction, and sent unchanged until the database has
-/// acknowledged it; so it counts once, whatever is lost on the way.
+/// A batch is written in the same transaction as its fence, and is resent unchanged until the database
+/// acknowledges it. Thus, it is counted exactly once even if responses are lost.
 pub struct EntityFlusher<K, D> {
     entities: Entities<K, D>,
     shared: Arc<Shared>,
     writer: WriterId,
     sequence: u64,
-    /// The batch that was sent and not acknowledged; it never changes.
+    /// Batch that has been sent but not acknowledged. It never changes.
     outgoing: Option<EntityBatch>,
     interval: Duration,
     shutdown_timeout: Duration,
 }
 
-/// The number of rows in one batch: about ten milliseconds of a database's time.
+/// Maximum number of rows per batch, which takes about 10 ms of database time.
 const ROWS: usize = 1000;
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
     waiting: Mutex<Waiting>,
-    /// Notified when more than half of the slots are taken.
+    /// Notified when more than half of the slots are in use.
     filling: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     sums: BTreeMap<(EntityId, &'static str), Sum>,
-    /// The number of fields in the batch on its way: they take up slots until it has arrived.
+    /// Number of fields in the outgoing batch, which use slots until the batch is acknowledged.
     outgoing: usize,
     ledger: EntityLedger,
 }
@@ -98,12 +96,11 @@ struct Sum {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// Splits off a handle that adds in memory without a statement of its own, and the flusher that writes
-    /// its additions.
+    /// Creates a handle for in-memory additions, and the flusher that writes them.
     ///
-    /// At most `most` fields of entities wait, of about 200 bytes each; additions beyond that are refused.
-    /// What waits is lost with the process: the additions of the last second, or those since the database
-    /// became unavailable.
+    /// The limit for pending fields is `max`, with about 200 bytes per field; further additions are rejected.
+    /// Pending additions are lost if the process crashes, i.e. up to the last second, or everything since the
+    /// database became unavailable.
     ///
     /// ```
     /// # use counter_core::entity::{Entities, SqliteDatabase};
@@ -116,7 +113,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// for _ in 0..1000 {
     ///     views.add(42, Post::Views, 1)?;
     /// }
-    /// flusher.flush().await?; // `run` does this once a second
+    /// flusher.flush().await?; // `run` does this once per second
     ///
     /// assert_eq!(posts.counts_of(42).await?.of(Post::Views), 1000);
     /// assert_eq!(views.ledger().applied, 1000);
@@ -141,10 +138,10 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 }
 
 impl<K: Entity> WriteBehind<K> {
-    /// Adds to a count, which the database has after the next flush.
+    /// Adds to a count. This will be in the database after the next flush.
     ///
     /// # Errors
-    /// Fails when the addition was not accepted: [`Entities::increment`] may be called instead.
+    /// Fails if the addition is rejected. You can call [`Entities::increment`] instead.
     pub fn add(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<(), AddError> {
         let (added, taken) = {
             let waiting = &mut *self.shared.waiting();
@@ -161,7 +158,7 @@ impl<K: Entity> WriteBehind<K> {
         added
     }
 
-    /// Returns the account of all additions.
+    /// Returns statistics on all additions.
     #[must_use]
     pub fn ledger(&self) -> EntityLedger {
         self.shared.ledger()
@@ -202,16 +199,16 @@ impl Waiting {
 }
 
 impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
-    /// Writes everything that was added before the call.
+    /// Writes all additions made before this call.
     ///
     /// # Errors
-    /// Fails when the database did not acknowledge a batch, or something panicked. Nothing is lost: the next
-    /// call continues with what was not acknowledged.
+    /// Fails if the database doesn't acknowledge a batch, or on a panic. Additions are not lost: the next
+    /// call continues with the same batch.
     ///
     /// # Cancel safety
-    /// Dropping the future neither loses nor doubles anything.
+    /// Cancel safe: if the future is dropped, additions are neither lost nor duplicated.
     pub async fn flush(&mut self) -> Result<(), EntityError> {
-        // What is added during the write is left for the next flush.
+        // Additions during the write are left for the next flush.
         let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(ROWS);
         while batches > 0 && self.load() {
             caught(measured("entity_flush", self.send())).await?;
@@ -220,7 +217,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         Ok(())
     }
 
-    /// Returns whether there is something to send.
+    /// Returns `true` if there is a batch to send.
     fn load(&mut self) -> bool {
         if self.outgoing.is_none() {
             let additions = self.shared.waiting().take();
@@ -238,8 +235,8 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         let Some(batch) = &self.outgoing else { return Ok(()) };
         let inner: &Inner<K, D> = &self.entities.0;
         let outcome = inner.database.apply(batch).await?;
-        // The batch is taken out along with its calls before anything else is called: that may panic, and
-        // they would be counted once more.
+        // We need to remove the batch and update the ledger before any other call, because a panic there
+        // would count the calls again.
         let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
         let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
         let dropped = outcome.refused.min(calls);
@@ -261,23 +258,23 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         }
         match outcome.rows {
             Some(rows) => inner.tell(guard, &rows).await,
-            // The resulting rows are not known, so those copies are removed.
+            // The resulting rows are not known, so dropping the guard removes these copies.
             None => inner.queries.end(ids),
         }
         Ok(())
     }
 
-    /// Writes every second, and earlier when half of the slots are taken, until `shutdown` completes; and
-    /// then until nothing waits, for 10 seconds at most.
+    /// Flushes every second, or earlier if half of the slots are in use, until `shutdown` completes. Then
+    /// flushes pending additions for up to 10 seconds.
     ///
-    /// An error is logged, and so is a panic of the database, the cache or the log; attempts are repeated
-    /// with growing pauses, and only `shutdown` ends the loop.
+    /// Errors are logged, including panics in the database, cache or log, and retried with exponential
+    /// backoff. Only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// Returns [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
+    /// Returns [`Unflushed`](EntityErrorKind::Unflushed) if there are pending additions at the deadline.
     ///
     /// # Cancel safety
-    /// Dropping the future is as safe as for [`flush`](Self::flush); `run` can be called again.
+    /// Cancel safe like [`flush`](Self::flush). You can call `run` again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
         until(shutdown, self.flush_for_ever()).await;
         let deadline = later(Instant::now(), self.shutdown_timeout);

@@ -2,11 +2,12 @@ use std::pin::Pin;
 
 use crate::error::Error;
 
-/// A boxed future, which a store returns so that the store can be chosen at run time.
+/// A boxed future. Store methods return boxed futures so that the store can be chosen at runtime.
 ///
-/// What runs for long, or is large, is boxed too where an application awaits it: the body of an `async fn` is compiled
-/// in the crate that awaits it, with everything it awaits in turn, and so again at every change of that crate.
+/// Futures that are large or run for a long time should also be boxed if they are awaited in applications: an
+/// `async fn` body is compiled by the crate that awaits it, including the futures that it awaits in turn, and
+/// is compiled again whenever this crate changes.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The answer of a store to a call: a boxed future of it, or of the [`Error`] for which there is none.
+/// The future returned by store methods: a boxed future that resolves to the result, or an [`Error`].
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;

@@ -1,5 +1,6 @@
-/// Implements the trait of a family for handles on stores, which forward each call to the part that keeps the family: a
-/// store shows this part by `AsRef`. `Read of Store` implements `Read` for what shows a `Store`.
+/// Implements a family trait for store handles, by passing calls through to the part of the store that
+/// implements the family. Stores expose this part via `AsRef`. `Read of Store` implements `Read` for types
+/// that expose a `Store`.
 macro_rules! for_handles {
     ($family:ident { $($methods:tt)* }) => {
         $crate::family::handle::for_handles!($family of $family { $($methods)* });

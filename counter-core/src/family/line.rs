@@ -1,4 +1,4 @@
-//! Lines of dumps of any family: JSON of bounded length, with registers and items in base64.
+//! Dump lines for all families: JSON with a limited length. Registers and items are encoded as base64.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -10,33 +10,33 @@ use serde::Deserialize;
 use super::name::CounterName;
 use crate::sketch::{Sketch, hash};
 
-/// The first word of a dump.
+/// The format name at the start of a dump.
 pub(crate) const FORMAT: &str = "access-counter";
 
-/// The length of the longest line, in bytes.
+/// The maximum line length in bytes.
 pub(crate) const LINE: usize = 64 * 1024;
 
-/// The number of characters of a foreign text that are repeated.
+/// Maximum number of characters to quote from untrusted input.
 pub(crate) const REPEATED: usize = 500;
 
-/// Reads a line; the error is what was expected.
+/// Parses a line. The error contains the expected format.
 pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, String> {
     if bytes.len() > LINE {
         return Err(format!("a line of at most {LINE} bytes"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let text = error.to_string();
-        // It names a line of this text, which is always the first.
+        // serde_json also reports the line, but this is always line 1 here.
         let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
         format!("{what} ({} at byte {})", unquoted(reason), error.column())
     })
 }
 
-/// The lines of a dump in progress, with their numbers and checksums.
+/// Lines for a dump in progress, including the line numbers and checksums.
 #[derive(Debug)]
 pub(crate) struct Lines {
     ready: VecDeque<String>,
-    /// The number and the checksum of the last line.
+    /// The number and checksum of the latest line.
     number: u64,
     sum: u64,
 }
@@ -46,7 +46,7 @@ impl Lines {
         Self { ready: VecDeque::new(), number: 0, sum: FIRST_SUM }
     }
 
-    /// Adds a line; `text` returns the line of a number.
+    /// Adds a line. `text` is called with the line number.
     pub(crate) fn push(&mut self, text: impl FnOnce(u64) -> String) {
         self.number += 1;
         self.ready.push_back(sealed(text(self.number), &mut self.sum));
@@ -57,24 +57,24 @@ impl Lines {
         self.ready.pop_front()
     }
 
-    /// Returns whether all lines were taken.
+    /// Returns `true` if all lines have been taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Returns the number of lines so far.
+    /// Returns the number of lines added so far.
     #[cfg(feature = "unique")]
     pub(crate) const fn count(&self) -> u64 {
         self.number
     }
 }
 
-/// The position of a restore in a dump.
+/// The position in a dump that is being restored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
-    /// The number of the last accepted line.
+    /// The number of the latest accepted line.
     line: u64,
-    /// The checksum of that line; `None` if the dump has none.
+    /// The checksum of this line. `None` if there are no checksums in the dump.
     sum: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Position {
     /// The position before the first line.
     pub(crate) const START: Self = Self { line: 0, sum: Some(FIRST_SUM) };
 
-    /// Returns the number of the last accepted line.
+    /// Returns the number of the latest accepted line.
     pub(crate) const fn line(self) -> u64 {
         self.line
     }
@@ -92,7 +92,8 @@ impl Position {
         self.line + 1
     }
 
-    /// Returns the position after a line of this number. The error is what was expected; `due` names the line of a number.
+    /// Returns the position after the line with the given number. The error contains the expected line: `due`
+    /// is called with the expected number in order to describe it.
     pub(crate) fn after(
         self,
         line: &Sealed<'_>,
@@ -107,23 +108,23 @@ impl Position {
     }
 }
 
-/// A line of a dump that was read, apart from its checksum.
+/// A dump line, split into text and checksum.
 pub(crate) struct Sealed<'a> {
     /// The line without the checksum.
     pub(crate) text: Cow<'a, [u8]>,
     sum: Option<u64>,
 }
 
-/// Stands before a checksum, which ends a line as `,"sum":"0123456789abcdef"}`.
+/// The text before the checksum. A line ends with `,"sum":"0123456789abcdef"}`.
 const SUM: &[u8] = b",\"sum\":\"";
 
-/// The length of the end of a line from there on.
+/// The length of this line ending.
 const SUM_LENGTH: usize = SUM.len() + 16 + 2;
 
-/// The checksum before the first line.
+/// The initial checksum.
 const FIRST_SUM: u64 = 0;
 
-/// Appends its checksum to a line, which covers the lines before it as well; `sum` is the checksum of the line before.
+/// Appends the checksum to a line. Checksums are chained, so `sum` must be the checksum of the previous line.
 fn sealed(mut text: String, sum: &mut u64) -> String {
     *sum = sum_after(*sum, text.as_bytes());
     text.pop();
@@ -135,7 +136,7 @@ fn sum_after(sum: u64, text: &[u8]) -> u64 {
 }
 
 impl<'a> Sealed<'a> {
-    /// Takes the checksum off a line, if there is one.
+    /// Splits off the checksum, if there is one.
     pub(crate) fn of(line: &'a [u8]) -> Self {
         let seal = line.len().checked_sub(SUM_LENGTH).map(|at| line.split_at(at));
         let sum = seal.and_then(|(_, seal)| {
@@ -148,8 +149,9 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// Returns the checksum of this line, if `before` is that of the line before it. It is `None` in a dump without
-    /// checksums, as earlier versions made them: the first line decides. The error is what was expected.
+    /// Returns the checksum of this line if it follows a line with the checksum `before`. This is `None` if
+    /// there are no checksums in the dump, as in earlier versions: the first line decides.  The error
+    /// contains the expected format.
     fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
         match (before, self.sum) {
             (Some(before), Some(sum)) if sum_after(before, &self.text) == sum => Ok(Some(sum)),
@@ -162,7 +164,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Leaves out the text that an error repeats, which may be anything: an item, or an address.
+/// Removes quoted text from an error message, because it may be sensitive, e.g. an item or an address.
 fn unquoted(reason: &str) -> String {
     match reason.split_once('"').zip(reason.rsplit_once('"')) {
         Some(((before, _), (_, after))) => format!("{before}…{after}"),
@@ -170,33 +172,33 @@ fn unquoted(reason: &str) -> String {
     }
 }
 
-/// Returns the beginning of a foreign text.
+/// Truncates untrusted input.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(REPEATED).collect()
 }
 
-/// Reads the name of a counter; the error is what was expected.
+/// Parses a counter name. The error contains the expected format.
 pub(crate) fn name(text: &str) -> Result<CounterName, String> {
     CounterName::new(text).map_err(|error| format!("the name of a counter ({error})"))
 }
 
-/// Returns registers as Redis would store them, in base64.
+/// Encodes registers in Redis format, as base64.
 pub(crate) fn encoded(sketch: &Sketch) -> String {
     STANDARD.encode(sketch.to_redis_short())
 }
 
-/// Reads registers; the error is what was expected.
+/// Decodes registers. The error contains the expected format.
 pub(crate) fn registers(text: &str) -> Result<Sketch, String> {
     Sketch::from_redis(&decoded(text)?).map_err(|error| format!("registers ({error})"))
 }
 
-/// Returns bytes in base64.
+/// Encodes bytes as base64.
 #[cfg(feature = "unique")]
 pub(crate) fn encoded_bytes(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Reads bytes; the error is what was expected.
+/// Decodes base64. The error contains the expected format.
 pub(crate) fn decoded(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("base64 ({error})"))
 }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The name of a counter: 1 to 200 bytes of UTF-8 without control characters.
+/// A counter name: 1 to 200 bytes of UTF-8 with no control characters.
 ///
 /// ```
 /// use counter_core::CounterName;
@@ -18,30 +18,31 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterName(Arc<str>);
 
-/// An error of a text that is not the name of a counter.
+/// An error returned if a string is not a valid counter name.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterNameError {
-    /// The text is empty.
+    /// The name is empty.
     Empty,
-    /// The text has this many bytes, which is more than [`CounterName::MAX_BYTES`].
+    /// The name is longer than [`CounterName::MAX_BYTES`]. Contains the length in bytes.
     TooLong(usize),
-    /// The text has a control character at this byte.
+    /// The name contains a control character at this byte position.
     ControlCharacter(usize),
 }
 
 impl CounterName {
-    /// The length of the longest name, in bytes.
+    /// The maximum length of a name, in bytes.
     pub const MAX_BYTES: usize = 200;
-    /// The counter of hits whose own counter has no valid name, or came after the last free slot.
+    /// The counter used for hits if the name is not valid, or if all slots are already in use.
     pub const OTHER: &str = "(other)";
-    /// The beginning of the counters of [labels](crate::visits::LabelValues), such as `label:referrer:example.com`.
+    /// The prefix for [label](crate::visits::LabelValues) counters, such as `label:referrer:example.com`.
     pub const LABELS: &str = "label:";
 
-    /// Checks and copies `name`.
+    /// Creates a name.
     ///
     /// # Errors
-    /// Fails when it is empty, is longer than [`MAX_BYTES`](Self::MAX_BYTES), or has a control character.
+    /// Returns an error if the name is empty, longer than [`MAX_BYTES`](Self::MAX_BYTES), or contains a
+    /// control character.
     pub fn new(name: &str) -> Result<Self, CounterNameError> {
         if name.is_empty() {
             return Err(CounterNameError::Empty);
@@ -59,7 +60,7 @@ impl CounterName {
         Self(Self::OTHER.into())
     }
 
-    /// Returns the label and the value that this is the counter of, if it is one.
+    /// Returns the label and the value if this is a label counter.
     ///
     /// ```
     /// use counter_core::CounterName;
@@ -75,8 +76,8 @@ impl CounterName {
     }
 }
 
-/// Returns the part of a counter's name that its shard follows from: all values of a label belong to one shard, so that
-/// one place in its sequence covers a hit whichever of them it counts under.
+/// Returns the part of the name used to choose the shard. All values of a label belong to the same shard, so
+/// that a single sequence position covers a hit regardless of the value.
 pub(crate) fn sharded_part(name: &str) -> &str {
     let label = name.strip_prefix(CounterName::LABELS).and_then(|rest| rest.find(':'));
     label.map_or(name, |colon| &name[..CounterName::LABELS.len() + colon])

@@ -1,4 +1,4 @@
-//! The metrics of operations that ask the store on every call, through the `metrics` facade.
+//! Metrics for operations that query the store on every call, via the `metrics` facade.
 
 use crate::error::{Error, ErrorKind};
 
@@ -7,12 +7,12 @@ const OPERATIONS: &str = "access_counter_operations_total";
 #[cfg(feature = "metrics")]
 const SECONDS: &str = "access_counter_operation_seconds";
 
-/// The outcome of an operation that failed, as the value of a label.
+/// The outcome of a failed operation, used as a label value.
 pub(crate) trait Outcome {
     fn outcome(&self) -> &'static str;
 }
 
-/// Describes each metric to the current recorder.
+/// Describes the metrics to the current recorder.
 pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
@@ -22,7 +22,8 @@ pub(crate) fn describe() {
     }
 }
 
-/// Runs an operation, and records its outcome and duration; one that is dropped before records nothing.
+/// Runs an operation, and records the outcome and duration. This does not record anything if the future is
+/// dropped early.
 pub(crate) async fn measured<T, E: Outcome>(
     operation: &'static str,
     doing: impl Future<Output = Result<T, E>>,

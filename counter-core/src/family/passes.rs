@@ -1,4 +1,4 @@
-//! Background loops: a pass at every interval, until shutdown.
+//! Background loops, running a pass in regular intervals until shutdown.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::family::future::{Answer, BoxFuture};
 use crate::log::unwind::{caught, tell};
 
-/// Polls a background loop until `shutdown` completes, and then drops it.
+/// Runs a background loop until `shutdown` completes.
 pub async fn until(shutdown: impl Future<Output = ()>, background: impl Future<Output = ()>) {
     let mut shutdown = pin!(shutdown);
     tokio::select! {
@@ -19,7 +19,7 @@ pub async fn until(shutdown: impl Future<Output = ()>, background: impl Future<O
     }
 }
 
-/// The passes of one loop. It logs when failures start and when they end.
+/// The passes of a background loop. Logs a message when passes start to fail, and when they succeed again.
 #[derive(Debug)]
 pub struct Passes {
     what: &'static str,
@@ -27,12 +27,13 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// Creates the passes of a loop that the log calls `what`.
+    /// Creates the passes. The name is used in log messages.
     pub const fn of(what: &'static str) -> Self {
         Self { what, failing: false }
     }
 
-    /// Runs a pass for ever, after a pause of `interval` each: at the start a store may still be connecting.
+    /// Runs passes forever. This always sleeps for `interval` before a pass, because the store may still be
+    /// connecting at startup.
     pub fn repeat<'a, S: Send>(
         mut self,
         interval: Duration,
@@ -47,7 +48,7 @@ impl Passes {
         })
     }
 
-    /// Runs one pass; returns its result, or `None` if it failed or panicked.
+    /// Runs a single pass. Returns `None` if it fails or panics.
     pub async fn make<T>(&mut self, pass: impl Future<Output = Result<T, Error>> + Send) -> Option<T> {
         let Self { what, failing } = self;
         match caught(pass).await {

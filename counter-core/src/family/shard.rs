@@ -4,10 +4,10 @@ use std::num::NonZeroU16;
 use super::name::sharded_part;
 use crate::sketch;
 
-/// The number of shards over which a store splits its counters: 1 to 1,024.
+/// The number of shards in a store: 1 to 1,024.
 ///
-/// A counter belongs to one shard for ever, by a hash of its name. So all instances over one store have to
-/// use the same number, and changing it later begins new counters.
+/// Counters are assigned to a shard by a hash of the counter name, which can't change later. Therefore all
+/// instances that use a store must be configured with the same number, and changing it starts new counters.
 ///
 /// ```
 /// use counter_core::stores::Shards;
@@ -21,16 +21,16 @@ use crate::sketch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards(NonZeroU16);
 
-/// A part of a store that is written, cleaned and unavailable independently of the others.
+/// A part of a store. Shards are written and cleaned up independently, and can be unavailable independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(u16);
 
-/// A number of shards that is not between 1 and 1,024.
+/// An error returned if the number of shards is not between 1 and 1,024.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardsError(u16);
 
 impl Shards {
-    /// A single shard: the store is not split.
+    /// A single shard, i.e. the store is not sharded.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
     const MOST: u16 = 1024;
@@ -41,12 +41,12 @@ impl Shards {
         self.0.get() as usize
     }
 
-    /// Returns all shards, in order.
+    /// Returns all shards in order.
     pub fn iter(self) -> impl Iterator<Item = Shard> {
         (0..self.0.get()).map(Shard)
     }
 
-    /// Returns the shard that a counter of this name belongs to: the same one for all values of a
+    /// Returns the shard for a counter name. This is the same shard for all values of a
     /// [label](crate::visits::LabelValues).
     #[must_use]
     pub fn of(self, counter: &str) -> Shard {
@@ -56,7 +56,7 @@ impl Shards {
 }
 
 impl Shard {
-    /// Returns the index of the shard, from 0.
+    /// Returns the shard index, starting from 0.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

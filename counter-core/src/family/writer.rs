@@ -1,15 +1,15 @@
 use std::fmt;
 
-/// A random number that no other writer has: one for each shard and process start. It stays the same on every server, and
-/// is replaced only after another process has sent batches under it.
+/// A unique random ID, generated for each shard and process start. It does not depend on the server, and will
+/// only be replaced if another process has sent batches using the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriterId(u128);
 
 impl WriterId {
-    /// Creates an id from the randomness of the operating system.
+    /// Generates a random ID.
     ///
     /// # Panics
-    /// Panics when the operating system has no randomness to give.
+    /// Panics if the operating system can't provide random bytes.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 16];
@@ -26,7 +26,7 @@ impl WriterId {
         self.0.to_le_bytes()
     }
 
-    /// Returns some of its bits: enough to tell apart the writers of one process.
+    /// Returns some bits of the ID. This is sufficient to distinguish the writers in a process.
     pub(crate) const fn part(self) -> u32 {
         (self.0 >> 96) as u32
     }

@@ -1,8 +1,8 @@
-//! An archive: counts and visitors for years, and what brings them back after a loss.
+//! Archives: counts and visitors for years, which can be restored after a loss.
 //!
-//! A Redis keeps 120 buckets of each precision by default: five days of hours, four months of days. With an
-//! [`Archive`](crate::archive::Archive), the hours and days are copied into a database as they close, and everything
-//! that reads sees one series over both.
+//! By default, Redis keeps 120 buckets for each precision, i.e. hours for five days and days for four months.
+//! With an [`Archive`](crate::archive::Archive), hours and days are copied into a database when they close.
+//! Readers will see a single series across both stores.
 //!
 //! ```no_run
 //! use counter_core::archive::Archive;
@@ -16,7 +16,7 @@
 //! let archive = Archive::new(near, far);
 //! let counters = Counters::builder(archive.clone()).build()?;
 //!
-//! // In one process at least; in several, one of them does the work.
+//! // Run these in at least one process. If there are more, a lease selects the active one.
 //! let (mut copier, mut auditor) =
 //!     (archive.copier(counters.stats().grid()), archive.auditor(counters.stats().grid()));
 //! tokio::spawn(async move { copier.run(std::future::pending()).await });
@@ -25,76 +25,84 @@
 //! # }
 //! ```
 //!
-//! A site whose only store is a database needs no archive: it keeps as many samples as
-//! [`Builder::precisions`](crate::Builder::precisions) says.
+//! If a database is your only store, you do not need an archive. Just set the number of samples with
+//! [`Builder::precisions`](crate::Builder::precisions).
 //!
-//! # What is kept
+//! # Retention
 //!
-//! | | by default | a sample takes |
+//! | | default | size of a sample |
 //! |---|---|---|
 //! | counts of hours | two years | 21 bytes in SQLite, 137 in PostgreSQL |
 //! | counts of days | ten years | the same |
 //! | visitors of hours | 92 days | 100 bytes for ten visitors, 12 KB for thousands |
 //! | visitors of days | ten years | the same |
 //!
-//! [`Archive::keep`](crate::archive::Archive::keep) sets other ones. A bucket without hits takes nothing.
+//! Use [`Archive::keep`](crate::archive::Archive::keep) to change this. A bucket without hits does not need
+//! any space.
 //!
-//! # When a bucket is copied
+//! # When buckets are copied
 //!
-//! | | counts | visitors |
+//! | time | counts | visitors |
 //! |---|---|---|
-//! | two minutes after its end | yes | yes |
-//! | with the next two buckets, for hits that came late | yes | yes |
-//! | as it leaves the near store, for the last time | yes; the near store waits for it | yes, but not later than their keys expire |
+//! | two minutes after the end of the bucket | yes | yes |
+//! | with the next two buckets, to include late hits | yes | yes |
+//! | for the last time, when the bucket leaves the near store | yes; the near store waits for this | yes, but only before the key expires |
 //!
-//! In between, a late hit is in the near store alone, and readers see it: they take the greater of the two counts. The near
-//! store waits for twice its retention at most, and the hint `archive_behind` says so. Visitors who are counted in a bucket
-//! after its last copy and before their key expires, which is within its last two widths, are not archived; hits are.
+//! Between these copies, a late hit is only in the near store. Readers will still see it, because they use
+//! the greater of the two counts. The near store waits for up to twice its retention. In the meantime, the
+//! hint `archive_behind` is shown. If a visitor is counted after the last copy and before the key expires
+//! (i.e. within the last two widths of the bucket), this visitor will not be archived, but the hits will.
 //!
-//! Copying is idempotent: the far store keeps the greater of two counts and the union of two sketches. A copier that is
-//! killed, or two that work at once, change nothing of that. How far it went is kept with what was copied, so a far store
-//! that is restored from a backup is filled again as far back as the near one reaches. Whether a bucket is closed is
-//! decided by the earlier of two clocks, the copier's and the far store's. A copier that is told to stop gives its lease
-//! back, so that another one goes on at once; after one that was killed, that takes up to 2 minutes.
+//! Copying is idempotent, since the far store keeps the greater of two counts and the union of two sketches.
+//! This is why a copier can be killed at any time, or run in more than one process. The progress is stored in
+//! the far store, next to the copied data, so if you restore the far store from a backup, it will be filled
+//! again as far back as the near store has data. A bucket is considered closed when it has ended by both the
+//! copier clock and the far store clock. When a copier is stopped, it releases its lease, and another copier
+//! can take over immediately. If it is killed, this takes up to 2 minutes.
 //!
-//! What cannot be read in the near store, such as a key that another program overwrote, is left out and holds up nothing
-//! else; the hint `archive_incomplete` says so. If it is a list of counters, the buckets of all counters of its precision
-//! wait in the near store, for twice its retention at most. When the list can be read again, those that had to wait are
-//! copied at once, and the others as they leave or with the next audit.
+//! If something can't be read from the near store, e.g. because another program has overwritten the key, it
+//! is skipped without blocking anything else, and the hint `archive_incomplete` is shown. If a list of
+//! counters can't be read, the buckets of all counters with this precision are retained in the near store,
+//! for up to twice its retention. When the list can be read again, retained buckets are copied immediately,
+//! and other buckets will be copied when they leave the near store or by the next audit.
 //!
 //! # Audits
 //!
-//! An [`Auditor`](crate::archive::Auditor) compares counts, visitors and distributions of both stores, bucket by bucket,
-//! where both should have the same. What
-//! came late into the near store is copied by the way. If the near store has less than was copied from it, it has lost
-//! something: that is logged, in the health, a hint and the metric `access_counter_archive_differing_values`.
+//! An [`Auditor`](crate::archive::Auditor) compares counts, visitors and distributions of both stores, for
+//! all buckets that should be the same. If the near store contains late hits, they will be copied. If the
+//! near store contains less than the far store, it has lost data. This is logged and reported in the health,
+//! as a hint, and via the metric `access_counter_archive_differing_values`.
 //!
-//! | which side is right | what a repair does |
+//! | correct store | effect of a repair |
 //! |---|---|
-//! | [`Side::Far`](crate::archive::Side::Far): a Redis lost its data | adds what is missing to the near store, under a fence, so that nothing is added twice and hits that come meanwhile stay |
-//! | [`Side::Near`](crate::archive::Side::Near): the archive is wrong | replaces what the archive has, even by less |
+//! | [`Side::Far`](crate::archive::Side::Far): Redis lost its data | adds missing values to the near store, under a fence, so that values are not added twice, and concurrent hits are preserved |
+//! | [`Side::Near`](crate::archive::Side::Near): the archive is wrong | replaces the values in the archive, even by smaller values |
 //!
-//! Until then, counts of both stores are read, and visitors of single series; tables of many counters ask the near store
-//! alone for the visitors that it should have. A repair brings back what is within the near store's retention, and lifetimes: a
-//! lifetime becomes the greatest of what the two stores have and of the sum of its days. A log whose position was lost with the data is read again:
-//! let its readers come to its end first, or its hits count once more.
+//! Until the repair, reads use the counts of both stores, and the visitors of both stores for a single
+//! series. But tables of many counters only read visitors from the near store. A repair restores all data
+//! within the retention of the near store. It also restores lifetimes, using the maximum of both stores and
+//! the sum of the days. If the position of a log was lost, this log will be read again: you should wait for
+//! the readers to reach its end, or else the hits will be counted again.
 //!
-//! What was open when the near store was lost is in no archive, nor is what came after the last copy.
+//! Buckets that were still open when the near store was lost are not in the archive, nor are hits that came
+//! after the last copy.
 //!
-//! # When a store is away
+//! # When a store is unavailable
 //!
-//! | | what happens |
+//! | event | effect |
 //! |---|---|
-//! | the far store is away | hits count as ever; what the near store has is read, if need be after 5 s; what only the archive may have is an error; buckets wait |
-//! | the near store is away | hits wait, as without an archive; nothing is read |
-//! | a counter is forgotten | in both; what was read of it before is not written again |
+//! | the far store is unavailable | hits are counted normally; reads return data from the near store, after up to 5 s; reads that might need the archive fail; buckets wait |
+//! | the near store is unavailable | hits wait, as without an archive; reads fail |
+//! | a counter is forgotten | it is removed from both stores; data that was read before will not be written again |
 //!
-//! # One archive for each store
+//! # An archive belongs to a store
 //!
-//! One far store is the archive of one near store and namespace, and keeps the [id](crate::visits::StoreId) of that store.
-//! Another one is refused: it is neither copied nor audited, its readers see the near store alone, and the hint
-//! `archive_of_another_store` says so. [`Archive::check`](crate::archive::Archive::check) refuses it at the start. Two near
-//! stores may follow each other:
+//! A far store can only be the archive of a single near store and namespace, because it records the
+//! [id](crate::visits::StoreId) of this store. Any other near store is rejected. It will not be copied or
+//! audited, reads are limited to the near store, and the hint `archive_of_another_store` is shown. You can
+//! call [`Archive::check`](crate::archive::Archive::check) to detect this at startup. There are two cases in
+//! which an archive accepts a new near store:
 //!
-//! - a store of the same kind and namespace that was created after the last copy: the earlier one lost all of its data;
-//! - any store into which a dump of the earlier one was restored: the site was moved.
+//! - The new store has the same kind and namespace, and was created after the last copy, i.e. the old store
+//!   lost all its data.
+//! - A dump of the old store was restored into the new store, i.e. the site was moved.

@@ -1,9 +1,9 @@
-//! Distributions: how long requests took, how large their responses were, and how they ended.
+//! Distributions of response times, response sizes and statuses.
 //!
-//! A mean hides what matters: one request in a hundred that takes four seconds. With distributions, a counter keeps
-//! beside its hits how often which time, size and status occurred, in minutes, hours and days. They are sent in the same
-//! batches as the counts and under the same fence, so they count exactly once, expire once, and are in the
-//! spool, if there is one. They are off unless they are chosen, and then nothing is allocated or sent for them:
+//! A mean hides what matters most, e.g. that a request in a hundred takes four seconds. With distributions, a
+//! counter also records how often a time, size or status occurs, per minute, hour and day. They are sent in
+//! the same batch as the counts, under the same fence, so they have the same guarantees and are included in
+//! the spool. Distributions are disabled by default, in which case nothing is allocated or sent for them:
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,36 +30,42 @@
 //! # }
 //! ```
 //!
-//! `AccessCounterLayer::distributions` of `counter-layer` measures requests, and its admin router answers with
-//! percentiles and statuses.
+//! To measure requests, use `AccessCounterLayer::distributions` from `counter-layer`. The admin router then
+//! returns percentiles and statuses.
 //!
 //! # Bins
 //!
-//! A distribution is a number of [bins](crate::visits::Bin) with counts. Those of times and sizes are ranges, each 2^(1/8) times as far as
-//! the one before, 9 %: the buckets of OpenTelemetry's exponential histograms at scale 3, and of Prometheus' native
-//! histograms of schema 3. A quantile is that of a bin, and no further from the true one than 4.33 % of it; the rank is
-//! exact. Distributions of counters, buckets and instances [merge](crate::visits::Distribution::merge) by adding, without another error.
-//! The median of a day is never the mean of its hours' medians.
+//! A distribution consists of [bins](crate::visits::Bin) with counts. For times and sizes, a bin is a range,
+//! 2^(1/8) times (or 9 %) wider than the range below. These are the buckets used by the exponential
+//! histograms of OpenTelemetry at scale 3, and by the native histograms of Prometheus with schema 3. A
+//! quantile is computed from a bin with an exact rank, so that it differs from the true value by at most 4.33
+//! %. To [merge](crate::visits::Distribution::merge) the distributions of different counters, buckets or
+//! instances, the bins are just added up, without an additional error. For example, the median of a day is
+//! never computed from the medians of its hours.
 //!
-//! Statuses are bins of their own: each number is counted exactly.
+//! For statuses, a bin is a single number, which is counted exactly.
 //!
-//! # What they cost
+//! # Cost
 //!
-//! - A request: some 440 instructions for its time and status on two counters, and no allocation in the steady state.
-//! - A flush: one increment for each bin that occurred, counter and precision. A page whose times are spread over a
-//!   factor of 10 has 27 bins; most requests of a second share a few of them. A thousand routes with 20 requests a second
-//!   each take 68 ms of Redis a second, of which counts alone are 8.
-//! - Memory in Redis: a hash for each counter and bucket, of about 7 bytes for each bin that occurred: half a kilobyte for
-//!   70 bins. With [`Distribution::precisions`](crate::visits::Distribution::precisions) a counter that is always busy has 360 of
-//!   them, 170 KB. They have a TTL, and are not cleaned.
-//! - In a SQL database: a row of `access_bins` for each bin, which the cleaner removes.
-//! - In the process: what waits is folded as counts are. Beyond a million bins that wait, which takes a long outage and
-//!   many counters, fine buckets are given up first: coarser ones stay exact.
+//! - A request: about 440 instructions to record the time and the status on two counters, without an
+//!   allocation in the steady state.
+//! - A flush: an increment for each bin that occurs, per counter and precision. If the times of a page vary
+//!   by a factor of 10, this may be up to 27 bins, but most requests within a second will share only a few.
+//!   For a thousand routes with 20 requests per second, Redis needs 68 ms of CPU time per second, including 8
+//!   ms for counts.
+//! - Memory in Redis: a hash per counter and bucket, with about 7 bytes for a bin, i.e. half a kilobyte for
+//!   70 bins. With [`Distribution::precisions`](crate::visits::Distribution::precisions), a counter that is
+//!   always busy has 360 of these hashes, or 170 KB. They have a TTL, so they do not have to be cleaned.
+//! - In a SQL database: a row of `access_bins` per bin, which will be removed by the cleaner.
+//! - In the process: pending bins are folded like counts. If there are more than a million pending bins (this
+//!   needs a long outage and many counters), then fine buckets are discarded first, but coarser buckets will
+//!   still be exact.
 //!
-//! Fewer or coarser precisions make all of this less.
+//! To reduce the cost, use fewer or coarser precisions.
 //!
-//! # What is left out
+//! # Limitations
 //!
-//! A key that holds something else refuses its bins, as of counts, which is logged. The [`Ledger`](crate::Ledger) accounts for
-//! hits, and not for bins: a hit whose fence was lost is [`in_doubt`](crate::visits::Dropped::in_doubt), and its bins are
-//! not sent either. Access logs seldom tell the time to the head of a response.
+//! If a key has an unexpected type, its bins are rejected and this is logged, like for counts. The
+//! [`Ledger`](crate::Ledger) does not include bins. If the fence of a hit was lost, the hit is
+//! [`in_doubt`](crate::visits::Dropped::in_doubt), and its bins will not be sent either. Most access logs do
+//! not contain the time until the response headers.

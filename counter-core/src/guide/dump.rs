@@ -1,10 +1,11 @@
-//! Dumps: a backup of the counts in a file that any store takes, and the way from one store to another.
+//! Dumps: a backup of all counts in a file that can be restored into any store.
 //!
-//! A SQLite file that became too slow, a Redis that is to become a database, a namespace or a number of shards that was
-//! chosen badly: [`Stats::dump`](crate::Stats::dump) reads any store, [`Counters::restore`](crate::Counters::restore)
-//! adds that to any other. The module [`dump`](crate::dump) has an example. Unique counters are dumped and restored by
-//! `UniqueDump` and `UniqueRestore` ([below](#unique-counters)). The program `example-app` has the commands `dump` and
-//! `restore`, which write both into one file:
+//! Use a dump if a SQLite file has become too slow, to move from Redis to a database, or to change the
+//! namespace or the number of shards. [`Stats::dump`](crate::Stats::dump) can read from any store, and
+//! [`Counters::restore`](crate::Counters::restore) adds the contents to any other store: see the example in
+//! the module [`dump`](crate::dump). For unique counters, use `UniqueDump` and `UniqueRestore`
+//! ([below](#unique-counters)). The program `example-app` has the commands `dump` and `restore`, which
+//! support both in the same file:
 //!
 //! ```text
 //! $ example-app dump --store sqlite:access-counter.db counts.ndjson.gz
@@ -15,53 +16,58 @@
 //! {"counters":1000,"samples":0,"sketches":0,"lifetimes":0,"already_restored":550239,"expired":0,…,"seconds":…}
 //! ```
 //!
-//! # To move a site that goes on counting
+//! # Moving a site without downtime
 //!
-//! What is restored is added to what is there, and registers of visitors are merged. So a new store may count before it
-//! gets the dump of the old one:
+//! Restored counts are added to existing counts, and registers of visitors are merged. This allows you to
+//! count into the new store before you restore the dump of the old store:
 //!
-//! 1. start the instances with the new store,
-//! 2. stop those with the old one, which flushes them,
-//! 3. dump the old store, and restore that into the new one.
+//! 1. Start new instances that use the new store.
+//! 2. Stop the old instances, which flushes their hits to the old store.
+//! 3. Dump the old store, and restore the dump into the new store.
 //!
-//! Nothing is lost and nothing counts twice, in whatever order hits come. Only readers see the older counts later.
-//! With few hits it is simpler to stop everything, to dump, to restore, and to start.
+//! This does not lose or duplicate hits, but readers will not see the old counts until the restore has
+//! finished. If there are only a few hits, it may be easier to stop the site for the dump and the restore.
 //!
-//! A dump of a store in which somebody counts is no snapshot: a hit of that time may be in it, or not, or in some
-//! precisions and not in others. It does for a backup. For a move, stop the writers first, or their last hits stay
-//! behind.
+//! A dump is not a snapshot. If hits are counted during the dump, it may contain such a hit, or not, or only
+//! in some of the precisions. This is good enough for a backup. For a move, you have to stop the old
+//! instances first, because otherwise their last hits would be left in the old store.
 //!
-//! # Exactly once
+//! # Exactly-once restore
 //!
-//! A dump has a random id, each of its lines a number, and the store keeps the number of the last line that it has, for
-//! each shard, beside the counts: a [source](crate::source) of the name `dump:{id}`. A restore that was killed, or whose
-//! store was away, is repeated from the first line of the file, by as many processes at once as there happen to be. A
-//! line that is missing, comes twice or is damaged ends the restore before anything of it is added; what came before it
-//! stays, and is passed over when the good file is restored. Each line ends with a checksum of itself and of all lines before
-//! it, so a line that was changed in any way is refused, also in the middle of a damaged `.gz`.
+//! A dump has a random id and numbered lines. For each shard, the store keeps the number of the last line
+//! that was restored, next to the counts. Technically, a restore is a [source](crate::source) with the name
+//! `dump:{id}`. If a restore is killed, or if the store becomes unavailable, just restart it from the first
+//! line, even if more than one process might do so. When a line is missing, duplicated or damaged, the
+//! restore stops before it adds anything from that line. The lines before it have been applied, and they will
+//! be skipped when you restore an intact file. A line ends with a checksum that includes all lines before it,
+//! so any modification will be detected, even within a damaged `.gz`.
 //!
-//! The position of a dump is kept for ever, and takes some 200 bytes of each shard;
-//! [`Sources::forget`](crate::source::Sources::forget) forgets it, after which the dump can be added once more.
+//! The position of a dump is kept forever, and needs about 200 bytes per shard. You can remove it with
+//! [`Sources::forget`](crate::source::Sources::forget), but then the dump could be added again.
 //!
-//! # Counts that are there already
+//! # Protection against double counting
 //!
-//! Every store has a random [id](crate::visits::StoreId), which is lost with its data. The first line of a dump names the
-//! store, and all stores whose counts were restored or archived in it. A restore is refused before anything is added
+//! A store has a random [id](crate::visits::StoreId), which is lost when the store loses its data. The first
+//! line of a dump contains the ids of the store itself and of all stores whose counts have been restored or
+//! archived into it. A restore is rejected at the start in the following cases:
 //!
-//! - if the dump has counts of the store itself ([`OwnCounts`](crate::dump::RestoreError::OwnCounts)): it was made from
-//!   this store, or from another one that was restored from it. After the store has lost all of its data it has another
-//!   id, and takes the dump. If only the counts were deleted, delete the id as well: in Redis the key `document:store` of
-//!   the namespace, in SQL the row `store` of `access_documents`;
-//! - if the store has counts of the same store from another dump ([`OtherDump`](crate::dump::RestoreError::OtherDump)).
-//!   Restore into an empty store or namespace to use the later dump instead.
+//! - The dump contains counts from the target store ([`OwnCounts`](crate::dump::RestoreError::OwnCounts)),
+//!   i.e. it was created from this store, or from another store into which this store was restored. If the
+//!   store has lost all its data, it has a new id and will accept the dump. If you only deleted the counts,
+//!   delete the id as well: this is the key `document:store` of the namespace in Redis, or the row `store` of
+//!   `access_documents` in SQL.
+//! - The target store already contains counts from the same store, but from another dump
+//!   ([`OtherDump`](crate::dump::RestoreError::OtherDump)). To use the later dump instead, restore it into an
+//!   empty store or namespace.
 //!
-//! A dump of a version that wrote no ids is restored without these checks.
+//! A dump from a version that did not write ids is restored without these checks.
 //!
 //! # Unique counters
 //!
-//! Lines of unique counters stand before those of visits, so that the end of the file is that of the dump of visits; a file
-//! that lacks a part of either says so. Each kind keeps its kind: a set has its items again, a HyperLogLog its registers, and
-//! an adaptive counter what it had.
+//! The lines of unique counters must come before the lines of visits, so that the last line of the file is
+//! the end of the visits. This makes it possible to detect a file that is incomplete. The kind of a counter
+//! is preserved: a set is restored with its items, a HyperLogLog with its registers, and an adaptive counter
+//! with either of them.
 //!
 #![cfg_attr(
     feature = "unique",
@@ -101,64 +107,68 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 # }
 ```"#
 )]
+//! The restored counters are merged with existing counters, i.e. items are added to a set, and registers are
+//! raised. This is idempotent, so a fence is not needed, and it is safe to restore two dumps of the same
+//! store. If an item was excluded or a counter was forgotten after the dump, it will be restored.
 //!
-//! What is restored is merged with what is there: items join a set, and registers are raised. That needs no fence, so two
-//! dumps of one store count once as well. An item that was excluded, or a counter that was forgotten, after the dump is there
-//! again after a restore.
+//! The threshold of an adaptive counter is not stored. If the counter was exact in the dump, it will stay
+//! exact up to 10,000 items until the next call from your application, which uses the configured threshold.
+//! If your application has set an expiry on a key, this is not part of the dump.
 //!
-//! A store does not know the threshold of an adaptive counter. One that is exact in the dump stays so up to 10,000 items, and
-//! the next call of an application goes by its own threshold. An expiry that the application gave to a key is in no dump.
-//!
-//! On Redis the keys of unique counters are found by `SCAN` on every server, once for each shard that it has: 1,000 keys of
-//! any kind are looked at in one call, and some thousand items are read in one. A user with restricted rights needs `+scan` and `+type`.
-//! Items that are added or removed meanwhile may be in the dump or not. A connection that is lost, or a server that is
-//! replaced, in the middle makes the dump begin anew with that list or set: some lines come twice, which count once.
+//! On Redis, the keys of unique counters are found with `SCAN` on all servers, once per shard on that server.
+//! A call scans 1,000 keys of any type, or reads about a thousand items. If the user has limited permissions,
+//! `+scan` and `+type` must be added. Items that are added or removed during the dump may or may not be
+//! included. If the connection is lost or a server is replaced, the current list or set is read from the
+//! start. In this case, some lines are duplicated, but they will count once.
 //!
 //! # Who can read a dump
 //!
-//! Whoever has the file reads what is in it; base64 hides nothing. Keep it as you keep the store.
+//! Anyone with access to the file can read the contents, because base64 is not encryption. You should protect
+//! this file like the store.
 //!
-//! - Of **visits** it has the names of counters, numbers, and registers of visitors, without the salts under which these
-//!   were hashed: nobody's address can be tried against it.
-//! - Of **sets**, and of adaptive counters that are still exact, it has **every item as the application added it**. An item
-//!   that went through a [`VisitorKey`](crate::visitor::VisitorKey) is a hash of 16 bytes, which tells nothing to those who
-//!   have not that key, and the key is in no dump. An address, an account or a cookie that was added as it is stands there
-//!   for everybody to read, as it does in the store.
-//! - Of **HyperLogLogs** it has registers. No item can be read from them, but somebody who knows an item in full can see
-//!   whether it may have been counted. Of items under a `VisitorKey` nobody can without the key.
+//! - For **visits**, it contains counter names, numbers, and registers of visitors, but not the salts that
+//!   were used to hash them. Thus it can't be used to test whether an address was counted.
+//! - For **sets**, and for adaptive counters that are still exact, it contains **all items unchanged**. If
+//!   you used a [`VisitorKey`](crate::visitor::VisitorKey), the item is a hash of 16 bytes, which is useless
+//!   without the key, and the key is not part of the dump. But if you added an address, an account or a
+//!   cookie directly, it can be read from the dump, just like from the store.
+//! - For **HyperLogLogs**, it contains registers. These can't be converted to items, but if someone already
+//!   knows an item, they can test whether it might have been counted. With a `VisitorKey`, this is not
+//!   possible without the key.
 //!
-//! Items are in no error and in no log.
+//! Items are never included in errors or log messages.
 //!
 //! # Grids
 //!
-//! A dump has the precisions of the process that makes it, as far back as the store [reaches](crate::Stats::reach). A
-//! restore keeps what the grid of its own process keeps: what its retention no longer wants is `expired` in
-//! [`Restored`](crate::dump::Restored), and what is of another precision, or of one with another offset, is `unknown`.
-//! Both processes should have the same grid, as they do with
-//! [`Builder::grid_of_store`](crate::Builder::grid_of_store); nothing is made out of finer samples. Lifetimes come in any case, also of
-//! counters whose samples are all gone.
+//! A dump contains the precisions of the process that creates it, for the time that is
+//! [available](crate::Stats::reach) in the store. A restore uses the grid of its process: buckets that are
+//! older than the retention are `expired` in [`Restored`](crate::dump::Restored), while buckets with another
+//! precision or offset are `unknown`. Since coarse buckets are not computed from finer samples, both
+//! processes should use the same grid, e.g. via [`Builder::grid_of_store`](crate::Builder::grid_of_store).
+//! Lifetimes are always restored, even if all samples of a counter have expired.
 //!
-//! An archive is dumped as one store, with all years that it reaches back. A restore adds to the store that counts, and
-//! keeps what that keeps. The years go into the far store by a restore of the same dump into it alone, with the
-//! precisions and the retention of the archive.
+//! An archive is dumped as a single store, including all years. A restore into an archive only adds to the
+//! near store, with the retention of that store. To restore the years, restore the same dump into the far
+//! store directly, with the precisions and the retention of the archive.
 //!
-//! # What is in no dump
+//! # What a dump does not contain
 //!
-//! - **Salts**, which are secrets: with them, a dump could be tried against addresses. The new store begins with others,
-//!   so a visitor of both stores counts as two in the buckets that were open at the move, and where visitors are told
-//!   apart by the [stable salt](crate::Recorder::stable_salt), also in the union of buckets before and after it. Visitors
-//!   under a [key](crate::visitor::VisitorKey) of the application stay the same.
-//! - **Fences** of processes: an instance that counts into the new store is a new writer there.
-//! - **Positions of sources**: a log, a topic or a producer begins at 0 in the new store, and would count
-//!   everything once more. Bring each to its position before it is read:
+//! - **Salts**, which are secrets: with the salts, the dump could be used to test addresses. The new store
+//!   creates new salts. Therefore, a visitor of both stores counts as two in the buckets that were open
+//!   during the move. If you use the [stable salt](crate::Recorder::stable_salt), this also applies to unions
+//!   of buckets before and after the move. If your application has a [key](crate::visitor::VisitorKey) for
+//!   visitors, they will stay the same.
+//! - **Fences** of processes, because an instance is a new writer in the new store.
+//! - **Positions of sources**: logs, topics and producers would start at 0 in the new store, and count all
+//!   records again. To prevent this, set their positions before they are read:
 //!   [`Source::advance_to`](crate::source::Source::advance_to) and [`close`](crate::source::Source::close).
-//! - **Windows**, which expire, and **entities**, whose truth is in their database.
-//! - A [spool](crate::Builder::spool) that is not empty: let it be sent first.
+//! - **Windows**, which expire, and **entities**, because their database is authoritative.
+//! - A [spool](crate::Builder::spool) that is not empty. Wait until it has been sent.
 //!
 //! # Format
 //!
-//! A dump is a text of lines, each a JSON object with a number and one entry. Times are Unix seconds, and a
-//! precision is a text such as `60` or `86400@82800`. Lines of one precision follow each other.
+//! A dump is a text file. A line is a JSON object with a number and an entry. Times are Unix seconds, and a
+//! precision is a string, e.g. `60` or `86400@82800`. The lines of a precision are consecutive.
 //!
 //! ```text
 //! {"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…],"stores":["…"]}}}
@@ -168,15 +178,15 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! {"line":5,"entry":{"end":{"counters":1,"samples":2,"sketches":1,"lifetimes":1,"unreadable":0}}}
 //! ```
 //!
-//! Where distributions are kept, the first line has their precisions under `distributions` and version 2, and there are
-//! lines of at most 60 [bins](crate::visits::Bin) of a bucket:
+//! If distributions are enabled, the first line contains their precisions under `distributions` and has
+//! version 2. The file then includes lines with up to 60 [bins](crate::visits::Bin) of a bucket:
 //!
 //! ```text
 //! {"line":4,"entry":{"bins":{"precision":"3600","counter":"/about","start":1585908000,"bins":[["t-17",3],["c200",3]]}}}
 //! ```
 //!
-//! Unique counters have lines with numbers of their own, under `unique` in the place of `line`. At most 500 items, each in
-//! base64, are in one line; a set has as many lines as it needs:
+//! The lines of unique counters are numbered separately, and the field is `unique` instead of `line`. A line
+//! contains up to 500 items, encoded in base64. A larger set has more lines:
 //!
 //! ```text
 //! {"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":1585908965}}}
@@ -185,12 +195,14 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! {"unique":4,"entry":{"end":{"counters":2,"items":2,"sketches":1,"unreadable":0}}}
 //! ```
 //!
-//! A kind is `set`, `hll` or `adaptive`, which has items or registers. A store without unique counters has no such line.
+//! The kind is `set`, `hll` or `adaptive`. The latter has either items or registers. If the store does not
+//! have unique counters, these lines are omitted.
 //!
-//! Each line ends with `,"sum":"…"}`, which is left out above: the MurmurHash64A, with the seed of Redis, of 16 bytes, which are
-//! the sum of the line before (0 for the first) and the hash of the line without its sum, both as little-endian numbers.
-//! Dumps of earlier versions have no sums, and are restored without that check.
+//! A line ends with `,"sum":"…"}`, which is not shown above. This checksum is the MurmurHash64A, using the
+//! same seed as Redis, of 16 bytes: the checksum of the previous line (0 for the first), followed by the hash
+//! of the line without its checksum, both as little-endian integers. Dumps from earlier versions do not have
+//! checksums, and are restored without this check.
 //!
-//! Registers are what Redis stores under the key of a HyperLogLog, in base64. What could not be read is an entry
-//! `unreadable` with the key and the reason, so that a file tells what it lacks. A file without its last line is torn,
-//! which a restore says at its end.
+//! Registers are the value of a HyperLogLog key in Redis, encoded in base64. If a key could not be read,
+//! there is an `unreadable` entry with the key and the reason, so that you can see what is missing. If the
+//! last line is missing, the file was truncated, and the restore reports this at the end.

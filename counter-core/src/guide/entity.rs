@@ -1,22 +1,24 @@
-//! Counts of entities, such as the likes of a post or the followers of a user.
+//! Counting for entities, such as the likes of a post or the followers of a user.
 //!
-//! # When to choose this
+//! # When to use entity counters
 //!
 //! | you want to know | choose |
 //! |---|---|
-//! | how often pages were visited, by the minute or the day | [`Counters`](crate::Counters): counts in time buckets, of a bounded number of names |
-//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::entity::Entities): one number for each field, of any number of entities |
+//! | how often pages were visited, per minute or day | [`Counters`](crate::Counters): counts in time buckets, for a limited number of names |
+//! | how many likes a post has, for millions of posts | [`Entities`](crate::entity::Entities): a number per field, for any number of entities |
 //!
-//! A count of an entity has no time: it is what it is now, it goes up and down, and it is kept for as long as the
-//! database keeps it. The database has the truth, so counts can be joined and backed up with everything else; the
-//! cache (Redis, or the process) answers most reads. Where the database is fast enough for every read,
-//! `SELECT COUNT(*)` is simpler than all of this. Where a count may be lost with Redis, `HINCRBY` is simpler.
+//! The count of an entity does not have time buckets: it is just the current value, which may go up or down,
+//! and is kept for as long as the row exists. Since the database is authoritative, counts can be joined and
+//! backed up like your other data, while most reads are served from a cache (in Redis or in the process). If
+//! your database is fast enough to handle all reads, `SELECT COUNT(*)` will be simpler. If you can accept
+//! that counts are lost with Redis, `HINCRBY` will be simpler.
 //!
-//! The features `sqlite`, `mariadb` and `postgres` each bring [`sqlx`](https://docs.rs/sqlx) and its driver. The
-//! feature `entity` alone is for a database of your own, through [`EntityDatabase`](crate::entity::EntityDatabase).
-//! `sqlx` 0.8 and 0.9 both do; [Versions of `sqlx` and of SQLite](#versions-of-sqlx-and-of-sqlite) says how to choose.
+//! The features `sqlite`, `mariadb` and `postgres` enable [`sqlx`](https://docs.rs/sqlx) with the
+//! corresponding driver. To use your own database via [`EntityDatabase`](crate::entity::EntityDatabase), only
+//! enable the feature `entity`. Both `sqlx` 0.8 and 0.9 are supported: see [Versions of `sqlx` and of
+//! SQLite](#versions-of-sqlx-and-of-sqlite).
 //!
-//! # How to use it
+//! # Getting started
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -26,17 +28,17 @@
 //! use counter_core::{MemoryStore, entity};
 //!
 //! entity! {
-//!     /// What is counted of a user.
+//!     /// Counts of a user.
 //!     pub enum User: "user" {
 //!         Followers = "followers",
 //!         Posts = "posts",
 //!     }
 //! }
 //!
-//! // In earnest `new`, with a pool of connections, of this or of `MariaDatabase` or `PostgresDatabase`; and a
-//! // `RedisStore` for the cache.
+//! // In production, use `SqliteDatabase::new` (or `MariaDatabase`, `PostgresDatabase`) with a connection
+//! // pool, and a `RedisStore` as the cache.
 //! let database = SqliteDatabase::in_memory().await?;
-//! database.create_tables().await?; // makes the tables, if they are missing
+//! database.create_tables().await?; // creates missing tables
 //! let users = Entities::<User, _>::new(database, MemoryStore::new());
 //!
 //! users.increment(7, User::Followers, 1).await?;
@@ -49,34 +51,35 @@
 //! # fn main() {}
 //! ```
 //!
-//! The tables are `access_entity` and `access_entity_fence`. They are created by `CREATE TABLE IF NOT EXISTS`. The
-//! migrations table of `sqlx` is left to the application, whose own migrations would refuse to run beside foreign
-//! ones.
+//! The tables `access_entity` and `access_entity_fence` are created with `CREATE TABLE IF NOT EXISTS`. The
+//! migrations table of `sqlx` is not used, because the migrations of your application would fail if it
+//! contained foreign entries.
 //!
-//! In Redis the user needs `+hget +hset +exists +pexpire` in addition to the rights that the
-//! [guide to Redis](crate::guide::redis) lists.
+//! In Redis, the user needs `+hget +hset +exists +pexpire` in addition to the permissions in the [Redis
+//! guide](crate::guide::redis).
 //!
-//! Views are too frequent for a statement each. [`Entities::write_behind`](crate::entity::Entities::write_behind) adds them up in the
-//! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes one row a second, however many
-//! views there were. Views can be added by the handler of the page, or by the access counter along with its hits,
-//! through `AccessCounterLayer::on_count` of `counter-layer`:
+//! Views are too frequent to execute a statement for every view. Instead, you can use
+//! [`Entities::write_behind`](crate::entity::Entities::write_behind) to add them up in the process. Your
+//! application runs a [flusher](crate::entity::EntityFlusher), which writes a single row per second for an
+//! entity. Views can be added by the handler of the page, or by the access counter when it counts a hit, via
+//! `AccessCounterLayer::on_count` from `counter-layer`:
 //!
 //! ```
 //! # use counter_core::entity::WriteBehind;
 //! # use counter_core::entity;
 //! # entity! { enum Post: "post" { Views = "views" } }
-//! fn shown(views: &WriteBehind<Post>, post: u64) {
-//!     // What finds no place is in the ledger under `refused`.
+//! fn on_view(views: &WriteBehind<Post>, post: u64) {
+//!     // Rejected additions are `refused` in the ledger.
 //!     let _ = views.add(post, Post::Views, 1);
 //! }
 //! ```
 //!
-//! # A row and its count
+//! # Counting rows
 //!
-//! A like is a row in a table of the application, and the number of likes is a count. If they were written one after
-//! the other, they would differ for good when the process is killed in between, or when the client hangs up and the
-//! handler's future is dropped at that await. So they are written in one transaction, and the cache is told after
-//! the commit:
+//! A like is a row in a table of your application, and the number of likes is a count. If these were written
+//! separately, they would become inconsistent when the process is killed in between, or when the client
+//! disconnects and the future of the handler is dropped at an await point. To avoid this, write both in the
+//! same transaction, and update the cache after the commit:
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -104,80 +107,86 @@
 //! # }
 //! ```
 //!
-//! Dropped anywhere, this leaves both the row and its count, or neither. What the cache was not told is removed from
-//! it before this process reads from it again, and once more ten seconds later, since the database may still be at
-//! the commit. With `sqlx` 0.8, `begin` survives being dropped and `begin_with` does not: it may return a connection
-//! with an open transaction to the pool.
+//! This future can be dropped at any point: either the row and the count are both written, or neither of
+//! them. If the cache could not be updated, the cached copy will be removed before this process reads it
+//! again. It will also be removed ten seconds later, because the database might still be executing the
+//! commit. With `sqlx` 0.8, you should use `begin` instead of `begin_with`. If the latter is dropped, it may
+//! return a connection with an open transaction to the pool.
 //!
 //! # Versions of `sqlx` and of SQLite
 //!
-//! Cargo takes the newest `sqlx` that the compiler can build: 0.9 from Rust 1.94 on, and 0.8 before. The types of
-//! [`entity::sqlx`](crate::entity::sqlx) are always those of the version in use. An application with a dependency of its own on
-//! `sqlx` 0.8 gets two versions, whose pools are different types; this makes it one:
+//! Cargo chooses the newest `sqlx` that your compiler supports: 0.9 since Rust 1.94, otherwise 0.8. The types
+//! in [`entity::sqlx`](crate::entity::sqlx) are always from this version. If your application already depends
+//! on `sqlx` 0.8, you might get two versions with incompatible pools. To use a single version:
 //!
 //! ```sh
 //! cargo update -p sqlx@0.9.0 --precise 0.8.6
 //! ```
 //!
-//! Only one version of SQLite's library can be linked into a program. With `sqlx` 0.9 that may be any `libsqlite3-sys` from
-//! 0.30 to 0.37, so `rusqlite` 0.32 to 0.39 and `diesel` 2.3 can be used beside it; with `sqlx` 0.8 it is 0.30, so
-//! `rusqlite` 0.32. Where cargo reports that two packages link `sqlite3`, there are two ways out: the version of the
-//! other crate that goes with one of these, or an [`EntityDatabase`](crate::entity::EntityDatabase) over that other crate, with the
-//! feature `entity` in place of `sqlite`.
+//! Only a single version of the SQLite library can be linked into a program. With `sqlx` 0.9, this can be
+//! `libsqlite3-sys` 0.30 to 0.37, which is compatible with `rusqlite` 0.32 to 0.39 and `diesel` 2.3. With
+//! `sqlx` 0.8, it must be 0.30, i.e. `rusqlite` 0.32. If cargo reports that more than one package links to
+//! `sqlite3`, you can either change the other crate to a compatible version, or use the feature `entity`
+//! instead of `sqlite` and implement [`EntityDatabase`](crate::entity::EntityDatabase) on top of the other
+//! crate.
 //!
-//! # Consistency of the cache
+//! # Cache consistency
 //!
-//! An increment first writes the database, by one statement that increases the row's version by one and returns the
-//! row; then it tells the cache. A reader that finds nothing in the cache takes a lease, reads the database, and
-//! stores what it read. Between these steps anything may happen:
+//! An increment first writes to the database, with a statement that increases the version of the row and
+//! returns the row. Then it updates the cache. If a reader does not find a copy in the cache, it acquires a
+//! lease, reads from the database, and stores the result in the cache. These steps can be interleaved in any
+//! order:
 //!
-//! | order | what would be wrong | why it is not |
+//! | order | potential error | why it does not happen |
 //! |---|---|---|
-//! | leased, **written**, read, stored, **told** | the copy has the increment already, and telling the cache counts it twice | the cache is told the row and not the difference, and accepts larger versions only |
-//! | leased, read, **written**, **told**, stored | the copy lacks the increment for hours | telling the cache ends the lease, so nothing is stored |
-//! | leased, read, **written**, stored, **told** | the copy lacks the increment | telling the cache brings it up to date |
-//! | leased, read, **written**, stored, evicted, **told** | a copy with one field only | an entity without a copy gets none by being told |
-//! | leased, lease expired, **written**, **told**, stored | the copy lacks the increment | nothing is stored under a lease that has expired |
-//! | **written** 1, **written** 2, **told** 2, **told** 1 | the older row stays | the larger version stays |
+//! | leased, **written**, read, stored, **cache updated** | the copy already includes the increment, so the update would count it twice | an update contains the row instead of the difference, and only larger versions are accepted |
+//! | leased, read, **written**, **cache updated**, stored | the increment is missing in the copy for hours | an update ends the lease, so the copy is not stored |
+//! | leased, read, **written**, stored, **cache updated** | the increment is missing in the copy | the update adds it |
+//! | leased, read, **written**, stored, evicted, **cache updated** | the copy contains just a single field | an update does not create a copy |
+//! | leased, lease expired, **written**, **cache updated**, stored | the increment is missing in the copy | a copy is not stored if the lease has expired |
+//! | **written** 1, **written** 2, **cache updated** 2, **cache updated** 1 | the older row remains | the larger version remains |
 //!
-//! The tests go through every order of one reader with two writers, of two readers with one writer, and with an
-//! eviction, over each cache. As long as nothing fails, a read that begins after an increment was answered sees that
-//! increment, in the same process and in any other. There is one exception: a read that joins a query which others
-//! in its process are waiting for may miss what other processes wrote while that query was running.
+//! The tests check all orders of a reader with two writers, of two readers with a writer, and with an
+//! eviction, for all caches. As long as nothing fails, a read that starts after an increment has returned
+//! will include this increment, even in another process. The only exception is a read that joins a pending
+//! query of the same process. It may miss a write from another process that happened while the query was
+//! running.
 //!
 //! # When things go wrong
 //!
-//! | what happens | what is done |
+//! | failure | reaction |
 //! |---|---|
-//! | the client hangs up, and the handler is dropped | an increment may have counted; with its row in one transaction, both or neither. The entity is remembered as in the next line |
-//! | the cache is away when it should be told | the increment has counted, and succeeds. The entity is remembered (10,000 at most), and its copy is removed before this process reads it from the cache again; for other processes the copy may be out of date until then |
-//! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry after 12 hours, up to a tenth less at random |
-//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::entity::EntitiesBuilder::cache_timeout)) the operation goes on without it, and for a second the others do not ask it |
-//! | the cache is away when it is read | the database is read, once at a time for the same entities in each process |
-//! | the database is away, or refuses | nothing is counted, and the error says so; cached entities can still be read |
-//! | the database does not answer a write | [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed): it may have counted. It is not repeated, since that could count twice; if the server executes it even later, the copy is out of date as above |
-//! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is repeated, four times within half a second |
-//! | a count would leave the range of an `i64` | [`OutOfRange`](crate::entity::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
-//! | a batch is not acknowledged | it is sent again unchanged. Its fence (writer, sequence) is a row of the same transaction, so it counts once |
-//! | database, cache or log panic under a flusher or a recount | it is an error like others: the flusher reports it and goes on, and the batch counts once |
-//! | the process is killed | the additions of the last second are lost, or those of the whole outage of the database |
-//! | the database is restored from a backup | its versions are smaller than those of the copies, which are out of date until a recount or their expiry |
+//! | the client disconnects, and the handler is dropped | the increment may have been counted; in a transaction with its row, either both were written or neither. The entity is recorded as in the next line |
+//! | the cache is unavailable when it should be updated | the increment is counted and returns successfully. The entity is recorded (up to 10,000), and the copy is removed before this process reads it again; other processes may read a stale copy until then |
+//! | the process dies between the two writes | the copy is stale until the next increment of the field, the next recount, or the expiry after 12 hours, randomly reduced by up to a tenth |
+//! | the cache does not reply | the operation continues without the cache after 200 ms ([`cache_timeout`](crate::entity::EntitiesBuilder::cache_timeout)), and other operations skip the cache for a second |
+//! | the cache is unavailable for a read | the database is read, with one query at a time for the same entities in a process |
+//! | the database is unavailable or rejects the statement | the increment is not counted and returns an error; cached entities can still be read |
+//! | the database does not reply to a write | [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed): may have been counted. It is not retried because it might count twice; if the server executes it later, the copy is stale as above |
+//! | the database aborts due to a deadlock or a slow lock | not counted; it is retried four times within half a second |
+//! | a count would exceed the range of `i64` | [`OutOfRange`](crate::entity::EntityErrorKind::OutOfRange), and not counted; other rows of the batch are counted |
+//! | a batch is not acknowledged | it is sent again unchanged. The fence (writer, sequence) is a row in the same transaction, so the batch counts once |
+//! | a database, cache or log panics in a flusher or a recount | it is handled like an error: the flusher reports it and continues, and the batch counts once |
+//! | the process is killed | the pending additions are lost, i.e. of about a second, or of the whole outage of the database |
+//! | the database is restored from a backup | the versions are smaller than in the cache, so the copies are stale until a recount or their expiry |
 //!
 //! # Recounting
 //!
-//! [`Entities::reconcile`](crate::entity::Entities::reconcile) asks a [`Recount`](crate::entity::Recount) for the truth, page by page,
-//! corrects the counts that differ, and reports by how much. It is a future, to be run on demand or by a timer of the
-//! application. One instance at a time recounts, and the others get
-//! [`Elsewhere`](crate::entity::EntityErrorKind::Elsewhere). They also get it for a minute after an instance died while
-//! recounting, so they have to try again later to be certain. If a lock ends too early and two instances recount at
-//! once, versions keep them from harming each other. A read that is partial or fails stops the recount.
+//! [`Entities::reconcile`](crate::entity::Entities::reconcile) reads the correct counts from a
+//! [`Recount`](crate::entity::Recount), page by page, corrects any differences, and returns their size. You
+//! can run this future on demand or with a timer in your application. Only a single instance can recount at a
+//! time; any other instance gets the error
+//! [`AlreadyRunning`](crate::entity::EntityErrorKind::AlreadyRunning). This also happens for a minute after
+//! an instance has died during a recount, so you should retry later. If a lock expires too early and two
+//! instances recount concurrently, this is safe, because of the versions. A read that is incomplete or fails
+//! will stop the recount.
 //!
 //! # Metrics
 //!
 //! With the feature `metrics`:
 //!
-//! | metric | labels | what |
+//! | metric | labels | value |
 //! |---|---|---|
-//! | `access_counter_operations_total` | `operation` (`entity_increment`, `entity_counts`, `entity_flush`, `entity_reconcile`), `outcome` (`ok`, or what went wrong) | how operations ended |
-//! | `access_counter_operation_seconds` | `operation` | how long they took |
-//! | `access_counter_entity_drift_total` | `kind`, `what` (`corrected`, `distance`, `unsettled`, `copies`) | what recounts found: see [`Drift`](crate::entity::Drift) |
+//! | `access_counter_operations_total` | `operation` (`entity_increment`, `entity_counts`, `entity_flush`, `entity_reconcile`), `outcome` (`ok`, or the kind of error) | operations by outcome |
+//! | `access_counter_operation_seconds` | `operation` | duration of operations |
+//! | `access_counter_entity_drift_total` | `kind`, `what` (`corrected`, `distance`, `unsettled`, `copies`) | differences found by recounts: see [`Drift`](crate::entity::Drift) |

@@ -1,80 +1,87 @@
-//! Running on Redis or Valkey: rights, what is kept where, and what is seen when things go wrong.
+//! Running on Redis or Valkey: permissions, keys, memory, and the symptoms of failures.
 //!
 //! # Which server
 //!
-//! Use Redis from 6.2 on, or Valkey: one server, a master with replicas under Sentinel, or a cluster.
-//! [`RedisBuilder`](crate::stores::RedisBuilder) documents how each is addressed.
-//! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do, and which of its settings break a
-//! promise. The log says the same at the start and, where a cleaner runs, after the settings have changed. The
-//! `maxmemory-policy` should be `noeviction`; [below](#memory-and-eviction) is what each of the others costs.
+//! You need Redis 6.2 or later, or Valkey. This can be a single server, a master with replicas under
+//! Sentinel, or a cluster. [`RedisBuilder`](crate::stores::RedisBuilder) documents the address format for
+//! each setup. To see if the server has settings that break a guarantee, call
+//! [`RedisStore::server`](crate::RedisStore::server). The same information is logged at startup and, if a
+//! cleaner is running, when the settings change. The `maxmemory-policy` should be `noeviction`; the
+//! consequences of the other policies are listed [below](#memory-and-eviction).
 //!
 //! # Rights
 //!
-//! These are all the rights that are needed, for the namespace `access:` and the user `counter`:
+//! For the namespace `access:` and the user `counter`, these are all the permissions needed:
 //!
 //! ```text
 //! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
-//! The second pattern is for shards. In a cluster `+cluster|slots` is needed as well. Where scripts are not allowed,
-//! `+watch +unwatch +multi +exec +discard` take the place of the first two rights, with the same promises at a higher
-//! cost. Where neither is allowed nothing is written, and [`last_error`](crate::Health::last_error) says so:
+//! The second pattern is for shards. In a cluster, you will also need `+cluster|slots`. If scripts are not
+//! allowed, replace the first two permissions by `+watch +unwatch +multi +exec +discard`. The guarantees stay
+//! the same, but this will cost more. If the user may run neither scripts nor transactions, then batches
+//! can't be applied, and [`last_error`](crate::Health::last_error) will say so:
 //!
 //! ```text
 //! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
-//! With `+info` as well, a server that lost all its data can be told from one that evicted keys, and only then are the
-//! batches of the last minute sent to it again. Once a server has evicted anything since its start, the two cannot be
-//! told apart any more, and the batches are not sent again.
+//! We recommend to add `+info`. This is used to decide whether a server has lost all data or just evicted
+//! keys, because the batches of the last minute should only be sent again in the first case. If the
+//! permission is missing, or if the server has evicted any key since it was started, this can't be decided,
+//! and the batches will not be sent again.
 //!
-//! Without `+get`, `+set`, `+time`, `+hsetnx` or, for sources, `+hget` batches are refused, and hits wait. Any other right that is missing
-//! inside of a script drops the hits of that key, with the reason `other` in the ledger and an error in the log.
+//! Without `+get`, `+set`, `+time`, `+hsetnx` or, for sources, `+hget`, the server rejects batches, and the
+//! hits will wait. If any other permission is missing inside a script, the hits for that key are dropped. The
+//! reason is `other` in the ledger, and an error is logged.
 //!
 //! # The id and the grid of a namespace
 //!
-//! The key `document:store` of a namespace has its [id](crate::visits::StoreId) and the grid of its counters: precisions,
-//! offsets and retention. The first process writes it. A server that loses all of its data loses the key as well, and the
-//! next process writes another one; counting goes on meanwhile. Dumps, spools and archives compare the id, so that nothing
-//! counts twice. Counters with another grid than the one that is kept report the hint `grid_differs`:
-//! [`Builder::grid_of_store`](crate::Builder::grid_of_store) takes the one that is kept, and
-//! [`Counters::change_grid`](crate::Counters::change_grid) replaces it.
+//! The key `document:store` contains the [id](crate::visits::StoreId) of the namespace and the grid of its
+//! counters, i.e. precisions, offsets and retention. It will be written by the first process. If the server
+//! loses all data, this key is lost too, and the next process will write a new id; counting continues in the
+//! meantime. Dumps, spools and archives compare the id to avoid double counting. If the stored grid is not
+//! the same as the configured grid, the hint `grid_differs` is reported. Use
+//! [`Builder::grid_of_store`](crate::Builder::grid_of_store) to adopt the stored grid, or
+//! [`Counters::change_grid`](crate::Counters::change_grid) to replace it.
 //!
 //! # Memory and eviction
 //!
-//! When a server with a bound on its memory (`maxmemory`) has used it up, it does what `maxmemory-policy` says. Any
-//! policy but the first removes keys that were promised to stay:
+//! If a server reaches `maxmemory`, then `maxmemory-policy` decides which keys to evict. Any policy other
+//! than `noeviction` may remove keys that should be retained:
 //!
-//! | policy | what is removed | what that costs |
+//! | policy | what is evicted | effect |
 //! |---|---|---|
-//! | `noeviction`, the default | nothing: writes are refused (`OOM`) | hits wait in the processes and arrive when there is room again; limits do what they do while the store is away; nothing is lost |
-//! | `volatile-lru`, `-lfu`, `-random`, `-ttl` | keys with an expiry: visitors, their salts, and windows | uniques are too low; without its salt an epoch's visitors count twice; a window begins again at 0, so a limit lets more pass than it says; counts, totals and sets of unique counters stay |
-//! | `allkeys-…` | any keys | counts and totals become lower than what was acknowledged; a batch that was in flight when its fence was removed is dropped as in doubt; nothing counts twice, but for a [source](crate::source) that lost both keys of its position, whose log counts anew |
+//! | `noeviction`, the default | no keys: writes are rejected (`OOM`) | hits wait in the process until there is free memory; limits behave as if the store is unavailable; no data is lost |
+//! | `volatile-lru`, `-lfu`, `-random`, `-ttl` | keys with an expiry: visitors, salts, and windows | unique visitors are too low; if a salt is evicted, visitors of that epoch are counted again; a window restarts at 0, so a limit allows more than configured; counts, totals and sets of unique counters are not affected |
+//! | `allkeys-…` | any keys | counts and totals may become lower than acknowledged; a batch in flight is dropped as in doubt if the fence was evicted; hits are not counted twice, except for a [source](crate::source) that lost both position keys, because this log will be counted from the start |
 //!
-//! `INFO memory` says whether `maxmemory` is near; [the guide to scale](crate::guide::scale) says how much a counter
-//! takes.
+//! Check `INFO memory` to see how close the server is to `maxmemory`. To estimate the memory needed by a
+//! counter, see [the scaling guide](crate::guide::scale).
 //!
 //! # Days of the site
 //!
-//! With [`Builder::utc_offset`](crate::Builder::utc_offset) a day begins at the site's midnight, and its keys say so:
-//! `access:count:86400@82800:hits` has days that begin 82,800 s after midnight UTC, which are those of UTC+01:00. Summer
-//! time is not followed. Give all instances over one store the same offset, or each counts only its own days. Changing
-//! the offset begins the days anew; the earlier ones are cleaned when their retention is over. A program that knows
-//! only the book's layout does not know such keys, and its cleaner may stop at them.
+//! With [`Builder::utc_offset`](crate::Builder::utc_offset), days start at midnight of the site instead of
+//! midnight UTC. The offset is part of the key: for example, `access:count:86400@82800:hits` has days that
+//! start 82,800 s after midnight UTC, i.e. at midnight in UTC+01:00. Daylight saving time is not supported.
+//! All instances must use the same offset, because an instance only counts and reads days with the configured
+//! offset. If you change the offset, the days start from scratch, and the old days will be removed at the end
+//! of their retention. Programs that only support the layout of the book don't understand such keys, and
+//! their cleaner might fail on them.
 //!
-//! # Another program of the book's layout
+//! # Sharing the layout of the book
 //!
-//! With the empty [`Namespace`](crate::stores::Namespace) and without shards, the keys are those of *Redis in Action*
-//! (section 5.2.1), and a program of that book may count beside this library. Its counters are listed, read and cleaned
-//! like any others. They are in no lifetime total, since that layout has none, and what such a program counted while
-//! nobody else looked is gone with its samples: a counter that it alone feeds has a total over each range and the
-//! lifetime 0, which `/api/lifetimes` of an admin router shows as `null`.
+//! With an empty [`Namespace`](crate::stores::Namespace) and without shards, the keys are the same as in
+//! *Redis in Action* (section 5.2.1), so an existing program that uses this layout can count into the same
+//! server. Its counters will be listed, read and cleaned like any other counter. However, that layout doesn't
+//! have lifetime totals: if a counter is only fed by such a program, it has a total for any range, but the
+//! lifetime is 0, or `null` in the `/api/lifetimes` response of an admin router.
 //!
 //! # TLS
 //!
-//! An address that begins with `rediss://` is enough where the system trusts the server's certificate; it needs the
-//! feature `rustls` or `native-tls`. A certificate authority of your own, and a client certificate, are set in a
-//! configuration of the client `fred`, which this crate exports with the feature `own-client`:
+//! If the system trusts the certificate of the server, just use a `rediss://` address. This needs the feature
+//! `rustls` or `native-tls`. To use your own certificate authority or a client certificate, create a
+//! configuration for the client `fred`, which is exported by the feature `own-client`:
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "own-client", feature = "rustls"))]
@@ -91,7 +98,7 @@
 //! }
 //! let chain = vec![CertificateDer::from_pem_file("client.pem")?];
 //! let key = PrivateKeyDer::from_pem_file("client.key")?;
-//! // Where the server wants no certificate: `with_no_client_auth()`.
+//! // If the server does not need a client certificate: `with_no_client_auth()`.
 //! let tls = ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key)?;
 //!
 //! let mut config = Config::from_url("rediss://redis.internal:6379")?;
@@ -103,27 +110,29 @@
 //!
 //! # Sentinel
 //!
-//! The address names the sentinels and the service:
-//! `redis-sentinel://10.0.0.1:26379?sentinelServiceName=main&node=10.0.0.2:26379`. The sentinels are asked for the
-//! master at each connection. Sentinels with a password of their own need the feature `sentinel-auth`. The setting
-//! `min-replicas-to-write 1` keeps an isolated master from accepting what would be lost later; the hits wait
-//! meanwhile.
+//! The address must contain the sentinels and the service name:
+//! `redis-sentinel://10.0.0.1:26379?sentinelServiceName=main&node=10.0.0.2:26379`. The master is looked up
+//! via the sentinels for every new connection. If the sentinels have a separate password, you will need the
+//! feature `sentinel-auth`. We recommend to set `min-replicas-to-write 1`, so that an isolated master rejects
+//! writes that would be lost later. In this case the hits will wait.
 //!
-//! # A cluster, and shards
+//! # Clusters and shards
 //!
-//! In a cluster the counters are split over 16 hash tags, `{access:0}` to `{access:15}`, each of them in one slot;
-//! [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) sets another number. All instances over one store, including
-//! those that only read, must use the same number: a counter is looked for where that number puts it. So the number
-//! cannot be changed once there are data.
+//! In a cluster, the counters are distributed to 16 hash tags, `{access:0}` to `{access:15}`, so that a hash
+//! tag is always in a single slot. Use [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) to
+//! configure another number. The number must be the same in all instances that use the store, including
+//! readers, because it determines the shard of a counter. Thus it can't be changed if the store already
+//! contains data.
 //!
-//! # A socket
+//! # Unix sockets
 //!
 //! `redis+unix:///run/redis/redis.sock` needs the feature `unix-sockets`.
 //!
-//! # A client of your own
+//! # Using your own client
 //!
-//! A client that the application already has can be shared, with the feature `own-client`. It keeps its own settings for reconnecting, is not replaced
-//! when its task ends, and in a cluster has to be set up as [`RedisBuilder::client`](crate::stores::RedisBuilder::client) says.
+//! With the feature `own-client`, you can share a client with the rest of your application. The client keeps
+//! the reconnect settings that you configured, and will not be replaced when its task ends. In a cluster, it
+//! must be configured as described at [`RedisBuilder::client`](crate::stores::RedisBuilder::client).
 //!
 //! ```no_run
 //! # #[cfg(feature = "own-client")]
@@ -142,72 +151,76 @@
 //!
 //! # When things go wrong
 //!
-//! Whatever happens to the server, requests are not affected: they count in memory. Hits wait there, each for its own
-//! buckets, and arrive once, when the server accepts them. Meanwhile
-//! [`Health::failing_for`](crate::Health::failing_for) says for how long, [`last_error`](crate::Health::last_error) why,
-//! and [`Hits::pending`](crate::visits::Hits::pending) in the ledger how many hits wait. The log has one warning when it begins,
-//! `the store does not accept batches`, and one line when it ends. Reading fails with
-//! [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`Refused`](crate::ErrorKind::Refused), which the admin
-//! pages show as a 503.
+//! Failures of the server don't affect requests, because these only count in memory. The hits will wait there
+//! and keep their buckets until the server accepts them. In the meantime,
+//! [`Health::failing_for`](crate::Health::failing_for) returns how long this has been going on,
+//! [`last_error`](crate::Health::last_error) returns the reason, and
+//! [`Hits::pending`](crate::visits::Hits::pending) in the ledger returns the number of waiting hits. A
+//! warning, `the store does not accept batches`, is logged at the start of an outage, and a message at the
+//! end. Reads fail with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or
+//! [`Rejected`](crate::ErrorKind::Rejected), for which the admin pages return status 503.
 //!
-//! | what happens | what is done | what `last_error` says, and what else is seen |
+//! | failure | reaction | `last_error` and other symptoms |
 //! |---|---|---|
-//! | the server is away, at the start or later | the service starts and goes on; connecting goes on | `Connection refused`, at once |
-//! | its name does not resolve | the same | `failed to lookup address information` |
-//! | the password is wrong, at the start or after a rotation | the same; it is tried again, since it may become right | `WRONGPASS`; a rotation is noticed when the connection breaks, since the server keeps existing connections |
-//! | its certificate is not trusted | the same; nothing is sent | what is wrong with the certificate |
-//! | nothing answers: a black hole, a forgotten or half-open connection, a peer that does not read | after 3 s of silence the connection is closed and made again | `Unresponsive connection`, or a timeout; one more of `connections` |
-//! | replies are slow, or `CLIENT PAUSE` | they are awaited, as long as there are less than 3 s of silence | nothing but more pending hits |
-//! | the client's task ends, or 3 calls in a row have no answer | a new client takes its place | `the connection to the store is being replaced` in the log; one more of `connections` |
-//! | `LOADING`: the server reads its data | batches are sent again | `LOADING` |
-//! | `OOM`, `NOREPLICAS`, `MISCONF` when saving fails, `BUSY` with a long script | nothing was applied; batches are sent again | these words |
-//! | `READONLY`: the master became a replica | the connection is made anew, and finds the new master by Sentinel or by name | `READONLY` |
-//! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
-//! | scripts are not allowed | transactions are used instead; a script is tried again each minute | a warning with the server's words; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
-//! | transactions are not allowed either | nothing is applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at the start |
-//! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; older ones are [`lost_by_server`](crate::visits::Hits::lost_by_server) |
-//! | the data set is lost or flushed, or a replica takes over that had nothing of this process yet | the same: the batches of the last minute are sent again, everything older is gone | the same |
-//! | a node of a cluster is away | its shards wait, the others go on; reading its counters fails | the error of the shard that has failed for longest |
-//! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
-//! | a key holds something else (`WRONGTYPE`, not a number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::visits::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
-//! | keys are evicted | they are gone, and nothing counts twice: see [memory and eviction](#memory-and-eviction) | a warning at the start that names the policy |
-//! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the fence is created again after the last acknowledged batch, and nothing is sent again | a warning; the batch that was in flight is [`in_doubt`](crate::visits::Dropped::in_doubt) |
-//! | the address leads to another server, and back again | each server gets the batches of the last minute that it lacks, under their old sequences, so none counts them twice; an idle process checks every 5 s | the hint `store_went_back`, and what is too old as `lost_by_server` |
-//! | the clock of one machine is ahead | its cleaner goes by the server's clock; its hits count in the buckets of its own time, and those more than 25 hours ahead are [`dropped`](crate::visits::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
-//! | something panics that the flusher or the cleaner calls: a store, a log, a metrics recorder | the panic is caught, and the batch is sent again | `a call panicked` |
+//! | the server is unavailable, at startup or later | the service runs normally and continues to reconnect | `Connection refused`, immediately |
+//! | the host name can't be resolved | the same | `failed to lookup address information` |
+//! | the password is wrong, at startup or after a rotation | the same; connecting is retried because the password might become valid | `WRONGPASS`; a rotation is noticed when the connection breaks, because the server keeps existing connections |
+//! | the certificate is not trusted | the same; no data is sent | the certificate error |
+//! | no reply: packets are dropped, a half-open connection, a peer that doesn't read | the connection is closed and reopened after 3 s without a reply | `Unresponsive connection`, or a timeout; `connections` increases |
+//! | replies are slow, or `CLIENT PAUSE` | replies are awaited if there are less than 3 s without any data | more pending hits |
+//! | the client task ends, or 3 consecutive calls get no reply | the client is replaced | `the connection to the store is being replaced` in the log; `connections` increases |
+//! | `LOADING`: the server is loading data | batches are sent again | `LOADING` |
+//! | `OOM`, `NOREPLICAS`, `MISCONF` if saving fails, `BUSY` during a long script | not applied; batches are sent again | the same words |
+//! | `READONLY`: the master became a replica | the connection is reopened, to find the new master via Sentinel or by name | `READONLY` |
+//! | `SCRIPT FLUSH`, a restart | the full script is sent again | none |
+//! | scripts are not allowed | transactions are used instead; a script is tried again every minute | a warning with the server message; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
+//! | transactions are not allowed either | not applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at startup |
+//! | a failover loses acknowledged data | the batches of the last minute, up to 16 MiB, are sent again | a warning with the number; older batches are [`lost_by_server`](crate::visits::Hits::lost_by_server) |
+//! | the data set is lost or flushed, or the new master never received data from this process | the same: batches of the last minute are sent again, older data is lost | the same |
+//! | a cluster node is unavailable | its shards wait, other shards continue; its counters can't be read | the error of the shard that has been failing for the longest time |
+//! | a slot is migrated to another node | the shard waits until all keys have been moved; until then, reads fail | `TRYAGAIN`, `ASK` or `MOVED`, during the migration |
+//! | a key has an unexpected value (`WRONGTYPE`, not a number, overflow) | this bucket is left unchanged, and the other buckets get the hits; batches are not held up | [`dropped`](crate::visits::Hits::dropped) by reason, and a single error in the log; `failing_for` is `None` |
+//! | keys are evicted | their data is lost, but not counted twice: see [memory and eviction](#memory-and-eviction) | a warning at startup that contains the policy |
+//! | the fence of a process is lost, but its counts are not (evicted, deleted manually, idle for 30 days) | the fence is created again after the last acknowledged batch, and no batch is sent again | a warning; the batch in flight is [`in_doubt`](crate::visits::Dropped::in_doubt) |
+//! | the address leads to another server, and later back | either server gets the missing batches of the last minute, with the same sequences as before, so they are not counted twice; an idle process checks every 5 s | the hint `store_went_back`; older hits are `lost_by_server` |
+//! | the clock of a machine is ahead | its cleaner uses the server clock; its hits count in the buckets of its local time, and hits more than 25 hours ahead are [`dropped`](crate::visits::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning above 5 s |
+//! | a store, log or metrics recorder panics while called by the flusher or the cleaner | the panic is caught, and the batch is sent again | `a call panicked` |
 //! | `run` is not polled, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |
-//! | the clock steps back and forth | each hit counts in the buckets of the time that the clock showed, including those of the next 25 hours, which are cleaned when their own time is over | a gap and a bulge in the series |
-//! | the process is killed | everything that the server has not acknowledged is lost: the hits of a second, `flush_interval`, or of the whole outage; with a `spool`, the hits of the last 100 ms | the ledger begins anew with the process |
-//! | the process is told to stop | pending hits are sent for 10 s, `shutdown_timeout` | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of hits that are left |
+//! | the clock jumps back and forth | hits count in the buckets of the local time, including up to 25 hours in the future; such buckets are cleaned when their retention ends | a gap and a peak in the series |
+//! | the process is killed | hits that the server has not acknowledged are lost, i.e. one `flush_interval` (1 s), or the whole outage; with a `spool`, the hits of the last 100 ms | the ledger starts from zero with the next process |
+//! | the process is shut down | pending hits are sent for up to `shutdown_timeout` (10 s) | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of remaining hits |
 //!
-//! ## How much memory an outage takes
+//! ## Memory during an outage
 //!
-//! Waiting hits take no memory of their own: counts wait, one for each counter and start of a bucket. As a bucket leaves
-//! the retention of a fine precision, its count moves into the coarser ones; hits that no precision keeps any more are
-//! [`expired`](crate::visits::Hits::expired): one count for each counter, which only its lifetime gets. So a counter has at most about two counts for each sample that is kept, 2 × 7 × 120
-//! by default, of about 64 bytes:
+//! Waiting hits don't need memory individually, because they are stored as counts per counter and bucket
+//! start. When a bucket leaves the retention of a fine precision, its count is merged into the coarser
+//! buckets. Hits that have left the retention of all precisions are
+//! [`expired`](crate::visits::Hits::expired): they only count in the lifetime of the counter, as a single
+//! number. Thus the number of counts per counter is limited to about two per retained sample, i.e. 2 × 7 ×
+//! 120 by default. A count needs about 64 bytes:
 //!
-//! | outage | counts of a counter with hits in every second | memory | of 2,000 counters |
+//! | outage | counts of a counter with hits in every second | memory | for 2,000 counters |
 //! |---|---|---|---|
 //! | 2 minutes | 120 | 8 KB | 16 MB |
 //! | 10 minutes | 120 + 480 s / 5 s = 216 | 14 KB | 28 MB |
 //! | a day | about 440 | 28 KB | 56 MB |
-//! | for ever | 1,680 at most | 108 KB at most | 216 MB at most |
+//! | no limit | up to 1,680 | up to 108 KB | up to 216 MB |
 //!
-//! Counts that are not folded yet come on top: at most as many again as there are, or 4,096 for each shard and each
-//! thread. With visitors, a counter has some ten bytes for each in the open visitor bucket (the two of the default, an hour
-//! and a day, share one), 16 KB at most, whether there is an outage or not, and at most as much for each hour that waits.
-//! [`Health::pending_cells`](crate::Health::pending_cells) counts all of them.
+//! In addition, there can be counts that are not folded yet: up to the same number as above, or up to 4,096
+//! for a shard and thread. A visitor needs about ten bytes in the open visitor bucket of a counter, up to 16
+//! KB for a bucket, even without an outage. The default visitor buckets, an hour and a day, share this
+//! memory. During an outage, any waiting hour needs up to the same amount.
+//! [`Health::pending_cells`](crate::Health::pending_cells) returns the total number.
 //!
-//! ## How long things take
+//! ## Timeouts and intervals
 //!
-//! | what | how long |
+//! | operation | time |
 //! |---|---|
-//! | a call, from the command to the answer | 5 s at most |
-//! | silence after which a connection is considered dead | 3 s, checked every half second |
-//! | looking up the name of the server | 5 s at most; a lookup that takes longer is waited for by the next attempt |
-//! | connecting to an address, with TLS | 5 s at most; the next address of the name is tried after 250 ms |
-//! | the handshake of a connection: `AUTH`, `PING`, `SELECT`, `CLIENT ID`, `INFO` | 10 s at most, so that a round trip may take two seconds |
-//! | waiting for the connection of transactions, where scripts are not allowed | 5 s at most |
-//! | between two attempts to connect | 50 ms, doubled up to 2 s |
-//! | between two attempts to flush | 50 ms, doubled up to 2 s, each up to a half shorter at random |
+//! | a call, from the command to the reply | up to 5 s |
+//! | time without data until a connection is considered dead | 3 s, checked every half second |
+//! | resolving the server name | up to 5 s; a slower lookup will be reused by the next attempt |
+//! | connecting to an address, including TLS | up to 5 s; the next address of the name is tried after 250 ms |
+//! | the connection handshake: `AUTH`, `PING`, `SELECT`, `CLIENT ID`, `INFO` | up to 10 s, so that a round trip may take two seconds |
+//! | waiting for the transaction connection if scripts are not allowed | up to 5 s |
+//! | delay between connection attempts | 50 ms, doubled up to 2 s |
+//! | delay between flush attempts | 50 ms, doubled up to 2 s, and randomly reduced by up to a half |

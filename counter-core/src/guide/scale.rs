@@ -1,66 +1,69 @@
-//! The memory and time that a Redis needs, and the limit that is reached first.
+//! Memory and time needed by Redis, and which limit is reached first.
 //!
-//! The figures are for Redis 7.0 on 64 bits, the seven default precisions with 120 samples of each, and names of about
-//! 15 bytes; `BENCHMARKS.md` in the repository lists the command that measured each of them. The work of a Redis depends
-//! on how many counters are active, and not on how many requests there are: a second of a counter is one count, whether
-//! one hit or a million made it.
+//! The figures were measured with 64-bit Redis 7.0, the seven default precisions with 120 samples, and names
+//! of about 15 bytes. To repeat a measurement, use the command from `BENCHMARKS.md` in the repository. The
+//! load on Redis depends on the number of active counters, but not on the number of requests: the hits of a
+//! counter in a given second are a single count, even if there are a million hits.
 //!
 //! # Memory
 //!
-//! | what | bytes in Redis |
+//! | data | bytes in Redis |
 //! |---|---|
 //! | a counter with a single hit | 2.7 KB |
-//! | a counter that is hit all the time | 12 KB, up to 14 KB between two passes of the cleaner |
-//! | a sample, where there are many | 12 to 14 |
-//! | the visitors of a bucket: 1, 10, 100 of them | 136, 184, 472 |
-//! | from some 1,000 new visitors within one flush, or 3 KB of them on | 14.4 KB |
-//! | the fence of a process, until it was silent for 30 days, in each shard | about 150 |
+//! | a counter with hits in every second | 12 KB, up to 14 KB between cleaning passes |
+//! | a sample, if there are many | 12 to 14 |
+//! | 1, 10 or 100 visitors in a bucket | 136, 184, 472 |
+//! | more than about 1,000 new visitors in a flush, or more than 3 KB of them | 14.4 KB |
+//! | the fence of a process, until it has been idle for 30 days, for each shard | about 150 |
 //!
-//! Where there are many visitors, they take most of the memory: a counter keeps 120 hours and 120 days of them. With 100
-//! visitors an hour that is 120 × 0.5 KB and 120 × 14 KB at most, 1.8 MB; with some thousands an hour it is 240 × 14.4 KB,
-//! 3.5 MB. To use less, choose fewer visitor precisions, or keep fewer samples of them:
+//! If you have many visitors, they will need most of the memory, because a counter retains the visitors of
+//! 120 hours and 120 days. With 100 visitors an hour, this is up to 120 × 0.5 KB plus 120 × 14 KB, i.e. 1.8
+//! MB. With thousands of visitors an hour, this is 240 × 14.4 KB, i.e. 3.5 MB. To reduce the memory, use
+//! fewer visitor precisions or retain fewer samples: see
 //! [`Builder::visitor_precisions`](crate::Builder::visitor_precisions).
 //!
-//! | a Redis for | without visitors | with 100 visitors an hour on each counter |
+//! | counters | memory without visitors | memory with 100 visitors per counter and hour |
 //! |---|---|---|
-//! | 100 counters | 1.4 MB | 180 MB |
-//! | 2,000 counters, the default limit of a process | 28 MB | 3.6 GB |
-//! | 20,000 counters | 280 MB | 36 GB |
+//! | 100 | 1.4 MB | 180 MB |
+//! | 2,000, the default limit of a process | 28 MB | 3.6 GB |
+//! | 20,000 | 280 MB | 36 GB |
 //!
-//! The hashes are kept as listpacks. More than 512 samples of a precision, or another `hash-max-listpack-entries` of the
-//! server, turn them into tables, which take five times as much.
+//! The hashes should be stored as listpacks. If a precision has more than 512 samples, or if you reduce
+//! `hash-max-listpack-entries` on the server, hashes will be converted to tables, which need five times the
+//! memory.
 //!
-//! A process takes less than 400 bytes for an idle counter. A counter that is hit in each second takes 80 bytes more for
-//! each of the last 60 seconds, since batches are kept for that long (16 MiB for each shard at most). The visitors
-//! of an open bucket take some ten bytes each, and 16.4 KB at most, which the threads share. A thread that counts takes 64 KB for
-//! each 2,048 counters and 17 KB more, at most 257 times.
+//! In the process, an idle counter needs less than 400 bytes. If a counter has hits in every second, this
+//! will add 80 bytes for each of the last 60 seconds, because the batches are retained for that time (up to
+//! 16 MiB for a shard). A visitor in an open bucket needs about ten bytes, up to 16.4 KB for a bucket; this
+//! memory is shared between threads. A thread that counts needs 64 KB for every 2,048 counters plus 17 KB,
+//! but only for up to 257 threads.
 //!
 //! # Time
 //!
-//! A flush sends the counts of some 125 counters in a call, which occupies Redis for 2 to 5 ms, so that other clients
-//! are served in between. A flush nearly always covers two seconds, so a counter that is hit all the time has two counts
-//! in it, and takes
+//! Redis handles about 125 counters in a call. This takes 2 to 5 ms, so that other clients can be served
+//! between the calls. Since a flush nearly always covers two seconds, a busy counter has two counts to send.
+//! This needs
 //!
-//! - an increment for each precision, one more for the second second, and one for its lifetime: 9 operations, of 2 to
-//!   3 µs each;
-//! - with new visitors, a `PFADD` and an `EXPIREAT` for each visitor precision, and 1 to 4 µs for a register.
+//! - an increment for each precision, an additional increment for the other second, and an increment for the
+//!   lifetime: 9 operations at 2 to 3 µs;
+//! - for new visitors, a `PFADD` and an `EXPIREAT` for each visitor precision, and 1 to 4 µs for a register.
 //!
-//! | active counters in a second | calls | sent | operations | of one core of Redis |
+//! | active counters per second | calls | sent | operations | load on a Redis core |
 //! |---|---|---|---|---|
-//! | 1 | 1 | 0.5 KB | 13 | nothing |
+//! | 1 | 1 | 0.5 KB | 13 | negligible |
 //! | 100 | 1 | 4 KB | 930 | 0.2 % |
 //! | 1,000 | 8 | 37 KB | 9,300 | 3 % |
 //! | 2,000 | 16 | 74 KB | 18,600 | 5 % |
 //!
-//! # Where the next limit is
+//! # Which limit comes next
 //!
-//! A counter costs the same whichever instance sends it, so the cost of a store is
+//! A counter costs the same in any instance, so the load on the store is
 //!
-//! > instances × counters active in an interval of each × 9 operations × 2.5 µs ÷ interval
+//! > instances × active counters of an instance per interval × 9 operations × 2.5 µs ÷ interval
 //!
-//! One server has one core for this, of which half should remain for readers and the cleaner:
+//! A server uses a single core for this, and half of that core should be left to readers and the cleaner:
 //!
-//! | instances | active counters of each | operations a second | one server | each of three masters |
+//! | instances | active counters of an instance | operations per second | a single server | each of three masters |
 //! |---|---|---|---|---|
 //! | 1 | 2,000 | 18,000 | 5 % | 2 % |
 //! | 10 | 500 | 45,000 | 11 % | 4 % |
@@ -68,59 +71,70 @@
 //! | 1,000 | 20 | 180,000 | 45 % | 15 % |
 //! | 1,000 | 100 | 900,000 | too much | 75 %, too much |
 //!
-//! These are the limits and the ways to raise them, in the order in which they are reached:
+//! You will reach the limits in this order:
 //!
-//! 1. **Operations of a server.** About 200,000 a second keep half a core busy: 22,000 active counters a second, over
-//!    all instances. Requests do not matter here; a hundred times as many cost nothing more.
-//! 2. **The flush interval** is the first thing to change: see [below](#which-flush-interval).
-//! 3. **Fewer precisions**, or no buckets of 1 and 5 seconds: the cost falls in proportion.
-//! 4. **Shards.** A cluster divides the counters by name over 16 shards, so it serves as many times more as it has
-//!    masters, up to 16. [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) sets their number, which has to be chosen
-//!    before there are data. One counter belongs to one shard: `hits`, which all instances send, costs a thousand of them
-//!    9,000 operations a second in one place.
-//! 5. **Calls.** An instance calls each shard for which it has something, once in an interval: 1,000 instances with 16
-//!    shards make up to 16,000 calls a second, of about 20 µs in addition to their operations. With many instances and
-//!    few counters, use fewer shards.
-//! 6. **Connections**: one to each master, from each instance.
+//! 1. **Operations on a server.** About 200,000 operations per second keep half a core busy. This corresponds
+//!    to 22,000 active counters per second across all instances. The number of requests doesn't matter, even
+//!    if there are a hundred times more.
+//! 2. **The flush interval** should be the first setting to change: see [below](#which-flush-interval).
+//! 3. **Fewer precisions**, e.g. without the buckets of 1 and 5 seconds. The cost is proportional to the
+//!    number of precisions.
+//! 4. **Shards.** In a cluster, the counters are distributed by name to 16 shards, so the capacity grows with
+//!    the number of masters, up to 16. To change the number of shards, use
+//!    [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) before you store any data. A counter is
+//!    always in a single shard. Since all instances send the counter `hits`, its shard has to handle 9,000
+//!    operations per second if there are a thousand instances.
+//! 5. **Calls.** For any shard with pending hits, an instance makes a call in each interval. With 1,000
+//!    instances and 16 shards, this can be 16,000 calls per second, which take about 20 µs in addition to the
+//!    operations. If you have many instances but few counters, use fewer shards.
+//! 6. **Connections.** An instance opens a connection to each master.
 //!
-//! In a process, threads have stripes of their own: a hit costs the same on one thread and on as many as there are cores.
-//! `tests/bench/run scale` measures hits by threads, up to a thousand instances before a cluster of three masters, and
-//! fleets of processes up to the number that is too much.
+//! In the process, threads use separate stripes, so that a hit doesn't become more expensive with the number
+//! of cores. Run `tests/bench/run scale` to measure hits by threads, up to a thousand instances on a cluster
+//! of three masters, or a fleet of processes up to the limit of the store.
 //!
 //! # Which flush interval
 //!
-//! [`Builder::flush_interval`](crate::Builder::flush_interval) is 1 s by default. What is given up with a longer one is
-//! freshness, and more of what a killed process had in its memory; exactness is not:
+//! [`Builder::flush_interval`](crate::Builder::flush_interval) is 1 s by default. If you increase the
+//! interval, data will be less fresh, and more hits can be lost if the process is killed, but the counts will
+//! still be exact:
 //!
-//! - Every hit still counts once, in the bucket of its own second. Seconds and minutes come to the store later, not coarser.
-//! - The [ledger](crate::Ledger) and [`Health::pending`](crate::Health::pending) tell at each moment what is not there yet.
-//! - Charts, alerts and other readers of the store see a hit up to an interval later, and then a whole interval at once.
-//! - A process that is killed loses up to an interval, or 100 ms with a `spool`. One that is shut down sends the rest.
-//! - A process takes some 40 bytes more for each counter and second that wait: 1.2 MB for 1,000 counters and 30 s.
-//! - [`Health::stalled_for`](crate::Health::stalled_for) is told after five intervals.
+//! - A hit still counts once, in the bucket of the second in which it happened. Seconds and minutes will be
+//!   sent later, but with the same resolution.
+//! - The number of pending hits can always be read from the [ledger](crate::Ledger) or from
+//!   [`Health::pending`](crate::Health::pending).
+//! - Readers of the store, e.g. charts and alerts, will see hits up to an interval later, and then all hits
+//!   of the interval.
+//! - If the process is killed, up to an interval is lost, or 100 ms with a `spool`. After a clean shutdown,
+//!   the remaining hits are in the store.
+//! - The process needs about 40 more bytes for each pending second of a counter: 1.2 MB for 1,000 counters
+//!   and 30 s.
+//! - [`Health::stalled_for`](crate::Health::stalled_for) is reported after five intervals.
 //!
-//! The buckets of a second are written one by one, while all others are written once for the whole interval. So a longer
-//! interval saves most where there are no seconds. Operations a second for 10,000 requests a second on a hundred routes and
-//! `hits`, by `tests/bench/run flush`, and how many the method of the book takes for each of them:
+//! Buckets of a second must be written individually, but wider buckets are written just once for the whole
+//! interval. Thus a longer interval saves more without the buckets of seconds. The following table is for
+//! 10,000 requests per second to a hundred routes plus `hits`, measured by `tests/bench/run flush`. The ratio
+//! is relative to the method of the book:
 //!
-//! | interval | the seven precisions | book's : these | five precisions, from 60 s on | book's : these |
+//! | interval | operations per second, seven precisions | ratio | five precisions, from 60 s | ratio |
 //! |---|---|---|---|---|
-//! | 1 s | 936 | 299 | 612 | 327 |
-//! | 5 s | 287 | 974 | 124 | 1,616 |
-//! | 10 s | 204 | 1,373 | 63 | 3,185 |
-//! | 30 s | 151 | 1,860 | 22 | 9,040 |
+//! | 1 s | 936 | 1/299 | 612 | 1/327 |
+//! | 5 s | 287 | 1/974 | 124 | 1/1,616 |
+//! | 10 s | 204 | 1/1,373 | 63 | 1/3,185 |
+//! | 30 s | 151 | 1/1,860 | 22 | 1/9,040 |
 //!
-//! - **One to ten instances**: the defaults.
-//! - **Up to a hundred**, or a store that others need as well: 10 s. It takes less than a thousandth of the book's operations
-//!   at 10,000 requests a second, and less than a quarter of those with 1 s.
-//! - **More**: 30 s, and no precision below a minute:
+//! - **Up to ten instances**: use the defaults.
+//! - **Up to a hundred instances**, or a store that is also used by other services: use 10 s. At 10,000
+//!   requests per second, this needs less than 1/1,000 of the operations of the book, and less than a quarter
+//!   of the operations with 1 s.
+//! - **More instances**: use 30 s, and don't use precisions below a minute:
 //!
 //! ```
 //! use std::time::Duration;
 //! use counter_core::{Counters, MemoryStore, Precisions};
 //!
 //! let minutes = Precisions::default();
-//! let minutes = Precisions::new(minutes.iter().filter(|kept| kept.precision.as_seconds() >= 60))?;
+//! let minutes = Precisions::new(minutes.iter().filter(|item| item.precision.as_seconds() >= 60))?;
 //! let counters = Counters::builder(MemoryStore::new())
 //!     .flush_interval(Duration::from_secs(30))
 //!     .precisions(minutes)
@@ -129,60 +143,67 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Stay well below the time for which the finest precision is kept, by default 120 s for seconds: a bucket that is older than
-//! that when it arrives is not written any more.
+//! The interval should be much shorter than the retention of the finest precision, which is 120 s for seconds
+//! by default. If a bucket is older than this when it is sent, it will not be written.
 //!
-//! # A thousand instances, and ten thousand
+//! # Thousands of instances
 //!
-//! 1,000 instances of 10,000 requests a second each, ten million together, on 1,000 routes, and then ten times as many
-//! instances. These are extrapolations, which nobody has measured. They assume that
+//! What would you need for 1,000 instances with 10,000 requests per second, i.e. ten million in total, on
+//! 1,000 routes? And for ten times the number of instances? The following numbers have not been measured, but
+//! are extrapolated under these assumptions:
 //!
-//! - each instance has hits on all of its 1,000 counters in every interval, which is the worst case: a counter that has no
-//!   hits in an instance costs nothing there;
-//! - no visitors are told apart: a counter with new visitors takes four operations more in a flush;
-//! - an operation takes 3.5 µs, as it did before a fleet of 16 processes on a machine that had other work as well, and half of
-//!   a master's core is kept free: that is 143,000 operations a second of each;
-//! - a counter takes as many operations a second as each of the 101 in the table above: 9.3, 2.1 and 1.6 with seven precisions,
-//!   and 0.63 and 0.23 with five;
-//! - names spread evenly over the masters, with about four [shards](crate::stores::RedisBuilder::shards) for each. Of 1,000 names
-//!   the fullest of 17 masters has about 1.3 times the mean, which the free half covers.
+//! - All 1,000 counters have hits in any interval of any instance. This is the worst case, because a counter
+//!   without hits doesn't cost anything in that instance.
+//! - Visitors are not counted. A counter with new visitors would need four more operations in a flush.
+//! - An operation takes 3.5 µs, which was measured for a fleet of 16 processes on a machine that was also
+//!   doing other work. Half of a core is kept free, so a master can execute 143,000 operations per second.
+//! - A counter needs as many operations per second as in the table above (which is for 101 counters): 9.3,
+//!   2.1 or 1.6 with seven precisions, and 0.63 or 0.23 with five.
+//! - The names are spread evenly to the masters, with about four
+//!   [shards](crate::stores::RedisBuilder::shards) per master. With 1,000 names, the fullest of 17 masters
+//!   has about 1.3 times the mean, for which there is enough reserve.
 //!
-//! | | operations a second | masters | of ten thousand instances | masters |
+//! | | operations per second | masters | for ten thousand instances | masters |
 //! |---|---|---|---|---|
-//! | seven precisions, every 1 s | 9,300,000 | 66 | 93,000,000 | 651, and 1,024 shards are too few for them |
+//! | seven precisions, every 1 s | 9,300,000 | 66 | 93,000,000 | 651, but this would need more than 1,024 shards |
 //! | seven precisions, every 10 s | 2,100,000 | 15 | 21,000,000 | 147 |
 //! | seven precisions, every 30 s | 1,600,000 | 12 | 16,000,000 | 112 |
-//! | five, from 60 s on, every 10 s | 630,000 | 5 | 6,300,000 | 45 |
-//! | five, from 60 s on, every 30 s | 230,000 | 2 | 2,300,000 | 17 |
+//! | five, from 60 s, every 10 s | 630,000 | 5 | 6,300,000 | 45 |
+//! | five, from 60 s, every 30 s | 230,000 | 2 | 2,300,000 | 17 |
 //!
-//! So the last row it is, with 16 shards for a thousand instances, and with 64 where they may become ten thousand. The rest is
-//! small. For ten thousand instances and 64 shards,
+//! So you should use the settings of the last row, with 16 shards for a thousand instances, or with 64 shards
+//! if you might grow to ten thousand. The remaining costs are small. For ten thousand instances and 64
+//! shards:
 //!
-//! - calls: 10,000 × 64 ÷ 30 s are 21,000 a second of about 20 µs, less than half a core of 17;
-//! - connections: 10,000 to each master, which is what `maxclients` allows by default, so it has to be raised;
-//! - fences: 10,000 × 64 × 150 bytes are 96 MB, over all masters, beside counters that take as much as those of one instance;
-//! - `hits`, which is one counter and so in one place: 10,000 × 0.23 operations a second, 1 % of a core.
+//! - calls: 10,000 × 64 ÷ 30 s, i.e. 21,000 per second at about 20 µs, need less than half a core out of 17;
+//! - connections: 10,000 to a master. This is the default limit of `maxclients`, so it must be increased;
+//! - fences: 10,000 × 64 × 150 bytes are 96 MB in total; the counters need the same memory as for a single
+//!   instance;
+//! - `hits`, which is a single counter and therefore in a single shard: 10,000 × 0.23 operations per second,
+//!   1 % of a core.
 //!
-//! # The same from topics
+//! # The same load from topics
 //!
-//! A consumer of Kafka (`counter-kafka`) folds what it reads of a partition before it writes, so the store pays for partitions
-//! and not for instances. `BENCHMARKS.md` has 1.04 µs of processor for a record of 60 bytes, brokers and consumer together (1.38
-//! with visitors), and 281,000 records a second from each of four partitions on two cores. This assumes
+//! A Kafka consumer (`counter-kafka`) folds the records of a partition before it writes to the store, so the
+//! load on the store depends on the number of partitions instead of instances. According to `BENCHMARKS.md`,
+//! a record of 60 bytes costs 1.04 µs of CPU time for brokers and consumer (1.38 with visitors), and four
+//! partitions on two cores deliver 281,000 records per second each. The following table assumes that
 //!
-//! - a record for each request, three replicas, and brokers that take as much as those in memory did: real ones write to disks
-//!   and to each other, so measure yours;
-//! - half of all cores free, and each partition as fast as those four;
-//! - all 1,000 counters in each partition, and a commit of each partition every second or every ten (`commit_interval` of the
-//!   builder), with as many operations as a flush of that interval takes.
+//! - every request is a record, there are three replicas, and brokers cost the same as the measured brokers,
+//!   which only used memory. Since real brokers write to disks and replicate, you should measure your own;
+//! - half of all cores are kept free, and a partition is as fast as measured;
+//! - all 1,000 counters are in any partition, and a partition commits every 1 s or 10 s (`commit_interval` of
+//!   the builder), with as many operations as a flush with this interval.
 //!
-//! | | ten million records a second | a hundred million |
+//! | | ten million records per second | a hundred million |
 //! |---|---|---|
-//! | MB a second into the brokers, with replicas | 600, 1,800 | 6,000, 18,000 |
+//! | MB per second into the brokers; with replicas | 600; 1,800 | 6,000; 18,000 |
 //! | partitions | 36 | 360 |
-//! | cores of brokers and consumers, with visitors | 21, 28 | 208, 276 |
-//! | operations of the store a second, every 1 s | 335,000: 3 masters | 3,350,000: 24 masters |
+//! | cores for brokers and consumers; with visitors | 21; 28 | 208; 276 |
+//! | operations per second on the store, every 1 s | 335,000: 3 masters | 3,350,000: 24 masters |
 //! | the same every 10 s | 76,000: 1 master | 756,000: 6 masters |
 //!
-//! Where all records have visitors, Redis took 1.07 µs for each: at ten million a second that is 11 cores, so 22 masters. A layer
-//! that counts in the process costs less than a topic: `tests/bench/run processor` measures it. Topics are for records that are
-//! in one anyway, and for counting them again.
+//! If all records have visitors, Redis needs 1.07 µs for a record. At ten million per second, this would be
+//! 11 cores, i.e. 22 masters. Counting in the process with the layer is cheaper than a topic: see
+//! `tests/bench/run processor`. Use topics if the records are already in a topic, or if you might need to
+//! count again.

@@ -1,71 +1,80 @@
-//! Counting from logs and topics: what a source is, what it promises, and what its reader has to do.
+//! Counting from logs and topics: how a source works, and what its reader must do.
 //!
-//! A [source](crate::source) is an ordered log that can be read again from a position: a file, a partition of a topic, a
-//! producer that numbers its batches. The store keeps, beside the counts, the position up to which it has counted, and
-//! takes a chunk of records only if it begins exactly there. So each record counts once, however often its readers are
-//! killed, however many of them have the same log, and also when the store went back to an older state.
+//! A [source](crate::source) is an ordered log that can be read again from a position, e.g. a file, a
+//! partition of a topic, or a producer that numbers its batches. The store keeps the position up to which the
+//! log has been counted, next to the counts, and it only accepts a chunk of records that starts exactly at
+//! this position. Thus a record counts just once, even if readers are killed, if there is more than one
+//! reader for the same log, or if the store went back to an older state.
 //!
 //! | records are in | use |
 //! |---|---|
-//! | access logs | `Import` and `Follower` of `counter-log`; its `LogIndex` refuses logs that were trimmed or merged |
-//! | a topic of Kafka | `KafkaConsumer` of `counter-kafka` |
-//! | another program, which sends them over HTTP | `api/hits` of `counter-layer`, feature `hits` |
-//! | anything else | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |
+//! | access logs | `Import` and `Follower` from `counter-log`; its `LogIndex` rejects logs that have been truncated or merged |
+//! | a Kafka topic | `KafkaConsumer` from `counter-kafka` |
+//! | another program that sends them over HTTP | `api/hits` from `counter-layer`, feature `hits` |
+//! | any other log | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |
 //!
-//! # What a reader has to do
+//! # What a reader must do
 //!
-//! - Give a log one name in all processes, and never the same name to two logs. A log that begins again at 0 is another.
-//! - Read from [`Source::position`](crate::source::Source::position) on. After
-//!   [`Commit::Moved`](crate::source::Commit::Moved) that is another place, before or behind.
-//! - Decide the same about the same record each time.
-//! - Call [`Source::check`](crate::source::Source::check) every few seconds while nothing comes. A store that went back to
-//!   an older state, as in a failover, shows itself at the next commit; without records there is none.
-//! - Keep the log for longer than the store may be away, and longer than a backup of it is old.
-//!   [`Source::lose`](crate::source::Source::lose) notes what the log no longer has; `lost` in the ledger should be 0.
+//! - Use the same name for a log in all processes, and never use that name for another log. A log that
+//!   restarts at 0 is another log.
+//! - Read from [`Source::position`](crate::source::Source::position). After
+//!   [`Commit::Moved`](crate::source::Commit::Moved), you need to continue from a new position, either
+//!   forward or back.
+//! - Always make the same decision for the same record.
+//! - While you are waiting for records, call [`Source::check`](crate::source::Source::check) every few
+//!   seconds. If the store went back to an older state, e.g. in a failover, this is only detected by a commit
+//!   or a check.
+//! - Retain the log for longer than the store might be unavailable, and for longer than the age of its oldest
+//!   backup. If records are missing from the log, report them to
+//!   [`Source::lose`](crate::source::Source::lose); `lost` in the ledger should be 0.
 //!
-//! # The life of a position
+//! # The lifetime of a position
 //!
-//! The store keeps the position of a source for ever, some 200 bytes in each shard, unless it is told otherwise:
+//! By default, the store will keep the position of a source forever, which needs about 200 bytes per shard.
+//! To remove positions:
 //!
-//! | what | by |
+//! | if | use |
 //! |---|---|
-//! | a source is deleted, such as a topic | [`Sources::forget`](crate::source::Sources::forget), when its readers have ended |
-//! | there are ever new ones, such as files that are rotated | [`Sources::keep_for`](crate::source::Sources::keep_for), for longer than a log is kept |
-//! | producers of `api/hits` | 90 days, or what `keep_for` says |
+//! | a source was deleted, e.g. a topic | [`Sources::forget`](crate::source::Sources::forget), after its readers have stopped |
+//! | new sources are created all the time, e.g. rotated files | [`Sources::keep_for`](crate::source::Sources::keep_for), with a longer time than logs are retained |
+//! | there are producers for `api/hits` | 90 days by default, or `keep_for` |
 //!
-//! The time begins with each commit, and the clock of the store ends it; the cleaner removes what is over. A source that
-//! comes back later begins at position 0. What was counted before it was forgotten is so old by then that it is told by
-//! its time: with `keep_for`, hits that are older than that less two days are `expired` and never counted. So the price of
-//! a short life is that late records are not counted. Without `keep_for` nothing expires for that, and
-//! after `forget` a log that is read again counts again.
+//! A commit restarts this lifetime. It ends by the store clock, and the cleaner then removes the position. If
+//! the source returns later, it will start at position 0. This doesn't count the old hits again, because with
+//! `keep_for`, hits older than the lifetime less two days are `expired`. Keep in mind that a short lifetime
+//! will also drop late records. Without `keep_for`, hits do not expire like this, and if a log is read again
+//! after `forget`, it will count again.
 //!
 //! # Kafka
 //!
-//! Each partition is a source with the name `kafka:CLUSTER:TOPIC:PARTITION`, and its positions are offsets. The group only
-//! shares the partitions among its members; the offsets that are committed to it are a hint for displays of its lag, and
-//! are never read. Two members that both believe to have a partition, as after a long pause, do no harm: the store takes
-//! the chunks of one of them. `example-app consume` is a whole program.
+//! A partition is a source with the name `kafka:CLUSTER:TOPIC:PARTITION`, and its positions are offsets. The
+//! consumer group is only used to assign partitions to members. Offsets are committed to the group so that
+//! tools can show the lag, but the consumer doesn't read them. It is not a problem if two members believe
+//! that they own the same partition, e.g. after a long pause, because the store will only accept the chunks
+//! from one of them. For a complete program, see `example-app consume`.
 //!
-//! | what happens | what follows |
+//! | event | effect |
 //! |---|---|
-//! | a consumer is killed | its partitions go to others after the session timeout, 6 s by default; one that starts with the same `instance_id` has them immediately; nothing is lost or counted twice |
-//! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
-//! | the store went back | the topic is read again from there, within 5 s where nothing new comes |
-//! | compaction and transactions leave offsets without records | nothing; aborted records are left out by the client (`read_committed`) |
-//! | partitions are added | the group gives them to a member as soon as its client knows of them, within 5 min (`topic.metadata.refresh.interval.ms`); they are read from their beginning |
-//! | retention was faster than the consumer | an error in the log, `lost` in the ledger, and on from the beginning of what there is |
-//! | a topic was created again, and is shorter | `run` fails with `LogReplaced`; nothing is counted |
-//! | a topic was created again, and is longer by now | nothing shows it: its first records are missing. Set another `Builder::cluster` |
+//! | a consumer is killed | the partitions are assigned to other members after the session timeout, 6 s by default, or immediately to a new consumer with the same `instance_id`; records are neither lost nor counted twice |
+//! | the store is unavailable | partitions are paused without leaving the group, and resumed when the store is available again |
+//! | the store went back to an older state | the topic is read again from that position, within 5 s if there are no new records |
+//! | offsets without records due to compaction or transactions | none; the client skips aborted records (`read_committed`) |
+//! | partitions are added | the group assigns them when the client of a member sees them, within 5 min (`topic.metadata.refresh.interval.ms`); they are read from the start |
+//! | records expire before the consumer has read them | an error in the log and `lost` in the ledger; the consumer continues from the oldest available record |
+//! | a topic was recreated and is shorter | `run` fails with `LogReplaced`; no records are counted |
+//! | a topic was recreated and has become longer | not detected: the first records are skipped. Set another `Builder::cluster` |
 //!
-//! # By device, app and address, hour by hour
+//! # By device, app and address, per hour
 //!
-//! Two families count by dimensions and hours from records, each record once, and no other mechanism is needed: counters
-//! whose names have the dimensions, and windows with the record as a token.
+//! There are two ways to count records by dimension and hour so that a record counts once: counters with the
+//! dimensions in their names, or windows with the record as a token.
 //!
-//! **Counters** are the one to choose where the dimensions have few values. A record feeds several counters in one chunk,
-//! under one fence: one for each dimension, and one for each combination that is asked for. The precision of an hour is
-//! kept by default. An address is never a part of a name; it is the visitor of the hits, so that the distinct addresses of
-//! each counter are told hour by hour. Here is what the closure of a `KafkaConsumer` pushes, in a reader of one's own:
+//! **Counters** are the better choice if the dimensions have few values. A record is added to more than one
+//! counter in the same chunk and under the same fence, i.e. a counter for each dimension, and a counter for
+//! each combination that you need. The precision of an hour is one of the defaults. An address must never be
+//! part of a name. Use the address as the visitor of the hits instead, so that you get the distinct addresses
+//! per counter and hour. This is the code for your own reader; in a `KafkaConsumer`, the closure would push
+//! the same hits:
 //!
 //! ```
 //! use counter_core::source::Commit;
@@ -75,9 +84,9 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let records =
 //!     [("phone", "shop", "192.0.2.1"), ("phone", "shop", "192.0.2.1"), ("toaster", "shop", "192.0.2.7")];
-//! let at = Timestamp::now(); // what the record says
+//! let at = Timestamp::now(); // from the record
 //!
-//! // Names are bounded twice: what is not known is `other`, and what has no place is counted under `(other)`.
+//! // Unknown devices are counted as `other`, and names above the limit as `(other)`.
 //! let counters = Counters::builder(MemoryStore::new()).max_counters(10_000).build()?;
 //! let known = |device| if ["phone", "tv", "desktop"].contains(&device) { device } else { "other" };
 //! let recorder = counters.recorder();
@@ -97,17 +106,18 @@
 //! {
 //!     let (name, stats) = (name.parse()?, counters.stats());
 //!     assert_eq!(stats.series(&name, hour.precision, hour.start..hour.end()).await?.samples[0].count, count);
-//!     let seen = stats.uniques(&[name], hour.precision, hour.start..hour.end()).await?;
-//!     assert_eq!(seen.visitors, addresses);
+//!     let uniques = stats.uniques(&[name], hour.precision, hour.start..hour.end()).await?;
+//!     assert_eq!(uniques.visitors, addresses);
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! **Windows** are for what has any number of values, such as a count of each single address. An increment
-//! [with a token](crate::window::WindowCounters::increment_once_at) is counted once in its window, and the place of a
-//! record is such a token: a reader that reads a record again increments nothing. The position is a source's, which has no
-//! hits then, and which moves only when the increments before it are confirmed:
+//! **Windows** can be used for dimensions with any number of values, e.g. to count the requests from an
+//! address. An increment [with a token](crate::window::WindowCounters::increment_once_at) is only counted
+//! once in its window. If you use the position of the record as the token, a reader can read a record again
+//! without incrementing again. The position is stored as a source without hits, and must only be moved after
+//! the increments before it have been confirmed:
 //!
 #![cfg_attr(feature = "window", doc = "```")]
 #![cfg_attr(not(feature = "window"), doc = "```text")]
@@ -119,13 +129,13 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let records = ["192.0.2.1", "192.0.2.7", "192.0.2.1"];
-//! let at = Timestamp::now(); // what the record says
+//! let at = Timestamp::now(); // from the record
 //!
 //! let (store, log) = (MemoryStore::new(), "kafka:main:clicks:0");
 //! let counters = Counters::builder(store.clone()).build()?;
 //! let requests = WindowCounters::new(store, Window::HOUR).keep(24);
-//! let key = Secret::from_bytes([7; 16]).key("requests"); // the same in all processes, and in no store
-//! let of = |address: &str| Dimensions::new().visitor("address", key.visitor(&[address.as_bytes()]));
+//! let key = Secret::from_bytes([7; 16]).key("requests"); // the same in all processes, but not in the store
+//! let dimensions = |address: &str| Dimensions::new().visitor("address", key.visitor(&[address.as_bytes()]));
 //!
 //! // The first reader is killed before its position moves.
 //! for is_killed in [true, false] {
@@ -133,7 +143,7 @@
 //!     assert_eq!(source.position(), 0);
 //!     for (offset, address) in (0..).zip(records) {
 //!         let token = key.visitor(&[log.as_bytes(), &u64::to_be_bytes(offset)]);
-//!         let counted = requests.increment_once_at(&of(address), token, at).await?;
+//!         let counted = requests.increment_once_at(&dimensions(address), token, at).await?;
 //!         assert_eq!(counted.is_new, is_killed);
 //!         source.skip(offset..offset + 1, Skip::Unmatched);
 //!     }
@@ -141,7 +151,7 @@
 //!         assert_eq!(source.commit().await?, Commit::Done);
 //!     }
 //! }
-//! let hours = requests.history(&of("192.0.2.1"), Timestamp::now()).await?;
+//! let hours = requests.history(&dimensions("192.0.2.1"), Timestamp::now()).await?;
 //! assert_eq!(hours.iter().map(|hour| hour.count).sum::<u64>(), 2);
 //! # Ok(())
 //! # }
@@ -149,13 +159,13 @@
 //!
 //! | | counters with dimensions in their names | windows with tokens |
 //! |---|---|---|
-//! | a record counts once | by the fence of its chunk | by its token, while the window is kept |
-//! | it costs | a part of an increment: records of one counter and hour are added up first | a call of its own for each counter, and 70 bytes of the store while the window is kept |
-//! | names | [`max_counters`](crate::Builder::max_counters) of them; what is beyond is `(other)` | any number; each expires by itself |
-//! | a person | is a visitor: distinct ones are counted | may be a dimension, by a keyed hash that is another in each window |
-//! | a late record | counts as long as its bucket is kept | counts as long as its window is kept, and is `WindowClosed` then |
-//! | the answer | none | the count after it, for limits |
-//! | after a failover | read again from where the store is | the same on one server; where position and window lie in different shards, what one of them lost alone stays lost |
+//! | a record counts once | due to the fence of the chunk | due to its token, as long as the window is retained |
+//! | cost | less than an increment, because records of the same counter and hour are added up first | a call for each counter, and 70 bytes in the store as long as the window is retained |
+//! | names | up to [`max_counters`](crate::Builder::max_counters); the rest counts as `(other)` | any number; windows expire automatically |
+//! | a person | is a visitor: distinct visitors are counted | may be a dimension, via a keyed hash that changes with the window |
+//! | a late record | counts if its bucket is still retained | counts if its window is still retained; otherwise `WindowClosed` |
+//! | return value | none | the new count, e.g. for limits |
+//! | after a failover | the log is read again from the position in the store | the same on a single server; but if position and window are in separate shards and only the shard of the window has lost data, these increments are lost |
 //!
-//! Increments of many records may be awaited together, as by `join_all`, before the position moves. A record that adds more
-//! than 1 belongs in a counter: a token counts 1.
+//! You can await the increments of many records concurrently, e.g. with `join_all`, before you move the
+//! position. If a record should add more than 1, use a counter, because a token always counts as 1.

@@ -1,7 +1,8 @@
-//! A spool on the disk: what a process has counted survives it.
+//! Spools: pending hits are also stored on disk, so that they survive the process.
 //!
-//! Hits are folded in the process and sent once a second, so a process that is killed takes those of its last second
-//! with it, and with the store away all that wait. With a directory for a spool, they are in a file as well:
+//! A process folds hits and sends them once a second. If it is killed, the hits of about a second will be
+//! lost, or all pending hits if the store is unavailable. To prevent this, you can configure a directory for
+//! a spool:
 //!
 //! ```no_run
 //! # use counter_core::{Counters, MemoryStore};
@@ -10,86 +11,96 @@
 //! # Ok::<(), counter_core::BuildError>(())
 //! ```
 //!
-//! # What survives what
+//! # Durability
 //!
-//! | what ends | without a spool | with one |
+//! | failure | lost without a spool | lost with a spool |
 //! |---|---|---|
-//! | the process, by `kill -9`, a panic that aborts, or for lack of memory | the hits of the last second are lost | those of the last 100 ms |
-//! | the process, during an outage of the store | everything that waits is lost | the hits of the last 100 ms |
-//! | the process, at the end of a shutdown that the store did not answer | what [`Unflushed`](crate::ErrorKind::Unflushed) says is lost | nothing |
-//! | the process, and the store lost its newest writes in a failover | what it lost of the last minute | nothing that was written |
-//! | the machine | as the process | the hits of the last seconds, which the system had not written to the disk; the file is sound |
-//! | the disk | nothing | nothing, while the process lives |
+//! | the process is killed, e.g. by `kill -9`, an abort after a panic, or lack of memory | hits of the last second | hits of the last 100 ms |
+//! | the process is killed during an outage of the store | all pending hits | hits of the last 100 ms |
+//! | the process shuts down, but the store does not reply | the hits reported by [`Unflushed`](crate::ErrorKind::Unflushed) | none |
+//! | the process is killed, and the store lost recent writes in a failover | lost writes of the last minute | no hits that were written to the spool |
+//! | the machine fails | the same as for the process | hits of the last seconds that the system had not yet written to disk; the file is consistent |
+//! | the disk fails | none | none, while the process is running |
 //!
-//! Nothing is counted twice in any of them, and requests are never held up: recording does no I/O, as ever.
+//! Hits are never duplicated in any of these cases. Requests are not delayed, since recording does not do any
+//! I/O.
 //!
-//! Visits are in the spool: counts, the registers of their visitors, and the bins of their distributions. [Sources](crate::source) are not, since their log
-//! is their spool, nor are the counters that ask the store on every call.
+//! The spool contains visits, i.e. counts, registers of visitors, and bins of distributions. It does not
+//! include [sources](crate::source), because they can be read again from their log, or counters that call the
+//! store directly.
 //!
 //! # How it works
 //!
-//! Every 100 ms, what was added is written, and before a batch is sent, it takes the place of what waited. Each row has
-//! the sequence under which it is sent, or was. So the fence in the store decides what counts: the next process asks
-//! the store for the last sequence of the one that ended, sends what comes after it, in order and under the same
-//! numbers, and removes the file. If it is killed as well, the next one goes on.
+//! New hits are written to the file every 100 ms. When a batch is created from pending hits, it replaces
+//! these hits in the file before it is sent. A row contains the sequence under which it was sent or will be
+//! sent, so the fence in the store determines which rows have been counted. When a process ends, the next
+//! process reads the last sequence of the old process from the store, sends the remaining rows in order and
+//! with the same sequences, and removes the file. If this process is killed too, the next one will continue.
 //!
-//! The fence also has an [incarnation](crate::visits::Incarnation): who cut the batch. If a copy of the directory is sent
-//! while its process lives, the store has other hits under the same sequence. The second one notices this, leaves out what may
-//! be counted ([`in_doubt`](crate::visits::Dropped::in_doubt)), and raises the hint `spool_copied`.
+//! The fence also contains the [incarnation](crate::visits::Incarnation), which identifies the process that
+//! created the batch. If the directory is copied while its process is running, the store will receive
+//! different hits for the same sequence. The second process detects this, skips hits that might already be
+//! counted ([`in_doubt`](crate::visits::Dropped::in_doubt)), and the hint `spool_copied` is shown.
 //!
-//! What it takes over is [`recovered`](crate::visits::Hits::recovered) in the ledger, which is a part of `recorded`. If the
-//! store has lost the fence of the ended process, but may have its counts, which eviction can cause, what cannot be
-//! decided is [`in_doubt`](crate::visits::Dropped::in_doubt) and not sent.
+//! In the ledger, hits from an old file are [`recovered`](crate::visits::Hits::recovered), and included in
+//! `recorded`. If the store has lost the fence of the old process but might still have its counts (e.g. after
+//! an eviction), then hits that might already be counted are [`in_doubt`](crate::visits::Dropped::in_doubt)
+//! and will not be sent.
 //!
 //! # The directory
 //!
-//! - Several processes may share it; each has a file of its own, `access-counter-….spool`, and a lock that the system
-//!   ends with the process. What another one left is found at the start, and every 10 s. Anything else in the directory
-//!   is left alone. All of the processes need the same store, and the same number of shards.
-//! - A file names the kind of its store, the namespace, and the [ids](crate::visits::StoreId) of the stores that answered
-//!   its process, with the time of the last contact. A process over another store leaves the file alone, and reports that
-//!   in its log and by the hint `spool_of_another_store`. A store that was created after the last contact is taken for the
-//!   one that lost all of its data, and is sent the file: so two stores of one kind and namespace, such as those of a test
-//!   and of production, need two directories. A file without an id, of a process whose store never answered, is sent to
-//!   any store of its kind and namespace.
-//! - A copy of a file is left alone, with a warning: the process that wrote the original counts its hits. Move a directory
-//!   instead of copying it, or copy it only after its processes have stopped in order, which leaves no files. If the original
-//!   is gone for good, set `file` in the table `spool` of the copy to an empty text with `sqlite3`.
-//! - It has to be on a local disk that survives the process: a volume in a container, not the container's own layer,
-//!   and no network file system.
-//! - [`build`](crate::Builder::build) makes it, and fails when no file can be made in it.
-//! - Files have the names of counters and registers of visitors, as the store has: no addresses, user agents or ids.
+//! - The directory can be shared between processes. A process has its own file, `access-counter-….spool`,
+//!   with a lock that is released by the system when the process ends. A process looks for files of ended
+//!   processes at startup, and then every 10 s. Other files in the directory are ignored. All processes must
+//!   use the same store and the same number of shards.
+//! - A file records the kind of store, the namespace, the [ids](crate::visits::StoreId) of the stores that
+//!   its process was connected to, and the time of the last contact. If a process uses another store, it will
+//!   not touch the file, but report this in the log and with the hint `spool_of_another_store`. If the store
+//!   was created after the last contact, the old store is assumed to have lost all its data, and the file is
+//!   sent to the new store. This means that you need to use separate directories for stores of the same kind
+//!   and namespace, e.g. for test and production. A file without an id, from a process that never reached its
+//!   store, is sent to any store with the right kind and namespace.
+//! - A copy of a file is ignored with a warning, because its hits will be counted by the process that wrote
+//!   the original. You should move a directory instead of copying it, or only copy it after a clean shutdown
+//!   of the processes, which does not leave any files. If the original is lost for good, use `sqlite3` to set
+//!   `file` in the table `spool` of the copy to an empty string.
+//! - The directory must be on a local disk that survives the process. In a container, use a volume instead of
+//!   the container layer. Do not use a network file system.
+//! - [`build`](crate::Builder::build) creates the directory, and fails if it can't create a file there.
+//! - Like the store, files contain counter names and registers of visitors, but not addresses, user agents or
+//!   ids.
 //!
-//! # How large it becomes
+//! # Size
 //!
-//! A file has about what waits in the process. That is bounded, since counts whose fine buckets nothing keeps any more
-//! are folded into coarser ones: after an outage of any length, a few hundred cells for each counter, of some 5 to
-//! 10 bytes. There are also the batches of the last minute. The limit is
-//! [`spool_limit`](crate::Builder::spool_limit), 1 GiB by default.
+//! The size of a file corresponds to the pending hits in the process. This is limited, because counts of
+//! expired fine buckets are folded into coarser buckets: even after a very long outage, there are at most a
+//! few hundred cells per counter, at 5 to 10 bytes. In addition, the file contains the batches of the last
+//! minute. The limit is [`spool_limit`](crate::Builder::spool_limit), 1 GiB by default.
 //!
 //! # When the disk fails
 //!
-//! | what happens | what is done | what is seen |
+//! | failure | reaction | symptoms |
 //! |---|---|---|
-//! | the disk is full, or the limit is reached | hits are sent as ever, and written once there is room | [`failing_for`](crate::visits::SpoolHealth::failing_for), [`unwritten`](crate::visits::SpoolHealth::unwritten) and `last_error` in [`Health::spool`](crate::Health::spool), the metric `access_counter_spool_failing_seconds`, a line on the dashboard, a warning in the log |
-//! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it; no other is begun before the disk has answered that one, and a shutdown exceeds its timeout by one such write at most | the same |
-//! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
-//! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
-//! | its write-ahead log (`-wal`) is damaged | both files are copied to `.damaged-log` and `.damaged-log-wal`, and what was written before the damage is counted | an error in the log, with the number of hits that are lost at most |
-//! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
-//! | a file is for another store or namespace | it is left for a process of that store | a warning in the log, once, and the hint `spool_of_another_store` |
-//! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |
-//! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | the next process cannot tell the rest of those hits from them: it sends none of them, so they are lost and not doubled | they are among the `unwritten` from before the first is sent, and the next process says how many waited, in a warning in the log |
+//! | the disk is full, or the limit is reached | hits are sent as usual, and will be written when there is free space | [`failing_for`](crate::visits::SpoolHealth::failing_for), [`unwritten`](crate::visits::SpoolHealth::unwritten) and `last_error` in [`Health::spool`](crate::Health::spool), the metric `access_counter_spool_failing_seconds`, a line on the dashboard, a warning in the log |
+//! | the disk hangs | if a write takes more than 5 s, it fails, and batches are sent without it; no other write is started until the disk has finished this one; a shutdown may exceed its timeout by up to one such write | the same |
+//! | the directory is removed, or its disk is unmounted | the same, until it is available again; then a new file is created | the same |
+//! | an old file is damaged | it is renamed to `.damaged`, and its hits are not counted | an error in the log, with the number of hits if it can still be determined |
+//! | its write-ahead log (`-wal`) is damaged | both files are copied to `.damaged-log` and `.damaged-log-wal`, and hits written before the damage are counted | an error in the log, with the maximum number of lost hits |
+//! | a file has a newer version, or another number of shards | it is left for a process that can read it | a single warning in the log |
+//! | a file belongs to another store or namespace | it is left for a process of that store | a single warning in the log, and the hint `spool_of_another_store` |
+//! | an old file can't be read, or its disk hangs | other files are sent, and this file is tried again every 10 s; a step fails after 5 s, or later for a large file | `leftovers` in `Health::spool`, a single warning in the log |
+//! | the disk fails while more than one batch is being created, and the process is killed after it sent some of them | the next process can't tell which of these hits were sent, so it sends none: they are lost, but not counted twice | they are part of `unwritten` before the first batch is sent; the next process logs a warning with the number of pending hits |
 //!
-//! A file with a single row that is not what was written counts nothing: what else the disk has changed, nobody knows. So
-//! it is renamed as a whole, and kept for a person to look at.
+//! If just a single row of a file is damaged, then no hits of this file are counted, because the disk might
+//! have changed other rows as well. The file is renamed, so that you can inspect it.
 //!
 //! # When the machine fails
 //!
-//! A write every 100 ms that waited for the disk would cost it 10 syncs a second, so only a file that is rewritten as a whole or
-//! removed is synced. All else follows within seconds, as the system
-//! writes it; if the power fails before, those hits are lost, and none is doubled.
+//! If the process waited for the disk with every write, there would be 10 syncs per second. For this reason,
+//! a file is only synced when it is rewritten or removed. Other writes reach the disk within seconds, when
+//! the system flushes them. If the power fails before that, these hits will be lost, but not duplicated.
 //!
-//! Stores of this crate show whether they have lost data or only a fence. For a store of one's own that cannot
-//! ([`witness`](crate::visits::Write::witness) returns `None`), the time since the file was last written decides, by the clock of
-//! the machine: it should not be set back by days.
+//! The stores of this crate can detect whether they have lost data or just a fence. If your own store can't
+//! do this, i.e. if [`witness`](crate::visits::Write::witness) returns `None`, then the time since the last
+//! write to the file is used to decide. This depends on the clock of the machine, which should not be set
+//! back by days.

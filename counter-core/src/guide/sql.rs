@@ -1,21 +1,22 @@
-//! Counting in a SQL database: which one, which grid and interval, what survives what, and the schema.
+//! Counting in a SQL database: which database, grid and interval to choose, durability, and the schema.
 //!
-//! [`SqlStore`](crate::SqlStore) keeps visits, unique counters and windows in SQLite, PostgreSQL or MariaDB, with the features
-//! `sqlite`, `postgres` and `mariadb`. It keeps every promise of the other stores; what differs is what a flush costs, and what survives.
+//! [`SqlStore`](crate::SqlStore) stores visits, unique counters and windows in SQLite, PostgreSQL or MariaDB.
+//! Enable one of the features `sqlite`, `postgres` or `mariadb` to use it. The guarantees are the same as for
+//! any other store, but the cost of a flush and the durability may be different.
 //!
 //! # Which store
 //!
-//! | there is | choose |
+//! | setup | choose |
 //! |---|---|
-//! | one machine, and no server to run | SQLite in a file |
-//! | a PostgreSQL or MariaDB of the application, and up to some thousand active counters | that one, perhaps with an interval of 5 to 10 s |
-//! | many instances, many visitors, limits on every request | Redis: see the guide to it |
-//! | counts for years | a SQL database, whose samples take disk and not memory |
+//! | a single machine, without a server to maintain | a SQLite file |
+//! | your application already uses PostgreSQL or MariaDB, and there are up to some thousand active counters | that database, if necessary with an interval of 5 to 10 s |
+//! | many instances, many visitors, or limits on every request | Redis: see the Redis guide |
+//! | counts for years | a SQL database, because samples need disk space instead of memory |
 //!
-//! # How to begin
+//! # Getting started
 //!
-//! Tables are made by an explicit call. A program that does not call it fails to connect where they are missing, or are of
-//! another version.
+//! The tables must be created explicitly. If you don't call `create_tables`, connecting will fail when the
+//! tables are missing or have another version.
 //!
 //! ```
 //! use counter_core::{Counters, SqlStore};
@@ -33,102 +34,115 @@
 //! # }
 //! ```
 //!
-//! A database holds the counts of one site: there are no namespaces. Give each site a file, a database or a schema of its own.
+//! A database can only hold the counts of a single site, because namespaces are not supported here. For more
+//! sites, use separate files, databases or schemas.
 //!
-//! # What survives what
+//! # Durability
 //!
-//! A batch is one transaction. The fence of its writer is a row that is read and advanced in it, so fence and counts are
-//! never apart: not after a kill, not in a backup, and not on a replica.
+//! A batch is applied in a transaction. The fence of the writer is a row that is checked and advanced in the
+//! same transaction. This means that fence and counts are always consistent, even after a kill, in a backup
+//! or on a replica.
 //!
-//! | what happens | what it does to counts |
+//! | event | effect on counts |
 //! |---|---|
-//! | the reply to a commit is lost, or the connection breaks | nothing: the batch is sent again, and the fence tells that it was applied |
-//! | the process is killed | hits since its last flush are lost, as with every store; what was acknowledged is there |
-//! | the server is killed, or loses power | what was acknowledged is there, if the server syncs its log at each commit, which is its default |
-//! | the machine with the file of SQLite loses power | what was acknowledged is there: each commit is synced |
-//! | the database is restored from a backup, or a replica that is behind takes over | each process sends the batches of the last minute again; a [source](crate::source) is read again from the position in the backup |
-//! | the file of SQLite is removed, moved or replaced while processes use it | they detect it before the next call, connect to the file at the path, and send the batches of the last minute that it lacks; older ones are `lost_by_server`. Health has the hint `store_replaced` for an hour |
-//! | the file of SQLite is gone | hits wait in memory and calls fail; after 5 s the file is created again if the store creates tables. While its directory is gone, they wait for it |
-//! | a newer version upgrades the tables under a process that runs | its batches are refused with an error that names both versions, and its hits wait in memory |
-//! | a deadlock, a lock that takes long, `SQLITE_BUSY` | nothing: the transaction is tried again for 5 s, and then by the flusher |
-//! | the disk is full | hits wait in memory, folded; the error and the log say that the disk of the database is full |
-//! | a process stops in the middle of a transaction (`SIGSTOP`) | others wait for 10 s at most, and then the server ends it; with SQLite, until it goes on or is killed |
-//! | rows are removed by hand | counts that are gone are gone; do not remove the fence of a running process: the store takes it for lost data, and the batches of its last minute count twice |
+//! | the reply to a commit is lost, or the connection breaks | none: the batch is sent again, and the fence shows whether it was already applied |
+//! | the process is killed | hits since the last flush are lost, as with any store; acknowledged hits are stored |
+//! | the server is killed or loses power | none for acknowledged hits if the server syncs its log at each commit, which is the default |
+//! | a machine with a SQLite file loses power | none for acknowledged hits: each commit is synced |
+//! | the database is restored from a backup, or a stale replica takes over | processes send the batches of the last minute again; a [source](crate::source) is read again from the position in the backup |
+//! | the SQLite file is removed, moved or replaced while processes are using it | this is detected before the next call. The processes open the file at the configured path and send the missing batches of the last minute; older batches are `lost_by_server`. The hint `store_replaced` is shown for an hour |
+//! | the SQLite file is missing | hits wait in memory and calls fail. After 5 s, the file is created if the store creates tables, but not while the directory is missing |
+//! | a newer version upgrades the tables while a process is running | batches are rejected with an error that contains both versions; hits wait in memory |
+//! | a deadlock, a slow lock, `SQLITE_BUSY` | none: the transaction is retried for 5 s, and then by the flusher |
+//! | the disk is full | hits are folded in memory; the error and the log report that the database disk is full |
+//! | a process is stopped during a transaction (`SIGSTOP`) | other processes wait for up to 10 s, then the server aborts the transaction; with SQLite, they wait until the process continues or is killed |
+//! | rows are deleted manually | these counts are lost. Never delete the fence of a running process: the store will assume a loss of data, and count the batches of the last minute again |
 //!
-//! Every statement is bounded by 5 s, and so is every call with everything that is tried again; a batch may take a minute.
+//! A statement may take up to 5 s, and so may a call, including all retries. A batch may take up to a minute.
 //!
-//! The clock of the database decides what is too far ahead (25 hours). It also decides what has left retention and when
-//! the fence of a process is forgotten (after seven days of silence) or a source (when its life is over, if it has one),
-//! but only as far as the clock is trusted. The trusted time is stored in `access_meta` and advances with the clock, at
-//! most four times as fast as the monotonic time of the processes. If the clock jumps ahead by months, history stays:
-//! only data that were written after the trusted time expire by the clock. If the clock was right, because no process
-//! ran for months, the history of the time before is removed within a third of that time. Health has the hint
-//! `clock_jumped` while the clock is more than 25 hours ahead. The same holds for PostgreSQL and MariaDB, and rows are
-//! deleted there only if the clocks of the server and of the process that cleans agree that they have expired. The
-//! store in memory follows the same rule.
+//! The clock of the database decides if a hit is too far in the future (25 hours). It is also used to decide
+//! when samples have left retention, when to forget the fence of an idle process (after seven days), and when
+//! to forget a source (at the end of its lifetime, if there is one). For these decisions, the store does not
+//! rely on the clock itself, but on a trusted time, which is stored in `access_meta` and follows the clock at
+//! up to four times the speed of the monotonic time of the processes. Thus if the clock jumps ahead by
+//! months, the history will not be deleted: only data written after the trusted time can expire by the clock.
+//! If the clock was right, because no process was running for months, the old history will be removed within
+//! a third of that time. The hint `clock_jumped` is shown while the clock is more than 25 hours ahead. In
+//! PostgreSQL and MariaDB, rows are only deleted if both the clock of the server and the clock of the
+//! cleaning process agree that they have expired. The memory store follows the same rule.
 //!
 //! # SQLite
 //!
-//! - The file is in WAL mode, with `synchronous=FULL`: a commit is one sync of the log, once for each flush. With `NORMAL`
-//!   a loss of power would take the flushes since the last checkpoint along, though it would double none.
-//! - One connection writes, the others read beside it, and none waits for another.
-//! - Several processes may share the file on a local disk; each transaction begins by taking the place of the writer and
-//!   waits for it up to 4 s. On a network drive SQLite cannot lock: use a server there.
-//! - Copy a file that is in use by `VACUUM INTO` or the backup command of SQLite, not by `cp`.
-//! - Restore a backup while all processes are stopped, after you removed the files with the suffixes `-wal` and `-shm`,
-//!   or by the restore command of SQLite. Processes that run also accept a file that is moved over theirs by `mv`, but
-//!   never copy one over it by `cp`: SQLite cannot detect that.
-//! - A flush of 1,000 active counters at the default grid takes 17 ms of the process and writes 0.4 MB; a sample takes 17 to
-//!   19 bytes, and the dashboard's table of 2,000 counters is read in 21 ms.
-//! - The file does not shrink after cleaning; its free pages are used again.
+//! - The file uses WAL mode with `synchronous=FULL`, so that a commit syncs the log, once per flush. With
+//!   `NORMAL`, a power failure could lose all flushes since the last checkpoint, but hits would not be
+//!   duplicated.
+//! - Writes use a single connection, and reads use separate connections. They do not block each other.
+//! - If the file is on a local disk, it can be shared between processes. A transaction starts by acquiring
+//!   the write lock, and will wait up to 4 s. SQLite can't lock files on network drives: use a server
+//!   instead.
+//! - To copy a file that is being used, use `VACUUM INTO` or the SQLite backup command, but not `cp`.
+//! - To restore a backup, stop all processes and remove the files with the suffixes `-wal` and `-shm`, or use
+//!   the SQLite restore command. You can also replace the file with `mv` while processes are running. Never
+//!   use `cp` for this, because SQLite can't detect it.
+//! - A flush of 1,000 active counters with the default grid needs 17 ms of CPU time and writes 0.4 MB. A
+//!   sample needs 17 to 19 bytes. The dashboard table of 2,000 counters can be read in 21 ms.
+//! - The file does not shrink after cleaning, but free pages will be reused.
 //!
 //! # PostgreSQL and MariaDB
 //!
-//! - Counters of a batch are locked in the order of their names, so flushes of several processes follow one another where
-//!   they count the same. A flush of 1,000 counters takes 30 ms of PostgreSQL's processor and 56 of MariaDB's, so more than some
-//!   ten processes with the same counters need a longer interval.
-//! - Rows of the current buckets change at every flush. PostgreSQL's autovacuum keeps up with the defaults; let it run
-//!   often on `access_sample` and `access_counter`.
-//! - A pooler in front of PostgreSQL has to keep sessions (`pool_mode = session`), since statements are prepared.
-//! - Names are compared byte by byte, whatever the collation of the database.
-//! - A PostgreSQL database of another encoding than UTF8 is refused, and so is a MariaDB that replicates by statements:
-//!   what `READ COMMITTED` changes can only be replicated by rows, which `binlog_format` says as `MIXED` or `ROW`.
-//! - Another schema of PostgreSQL is chosen by `?options[search_path]=counts` in the address.
+//! - The counters of a batch are locked in the order of their names, so concurrent flushes of the same
+//!   counters have to wait for each other. A flush of 1,000 counters needs 30 ms of CPU time in PostgreSQL,
+//!   or 56 ms in MariaDB. If there are more than about ten processes with the same counters, you should use a
+//!   longer interval.
+//! - A flush updates the rows of the current buckets. PostgreSQL's autovacuum can handle this with the
+//!   default settings; it should run often on `access_sample` and `access_counter`.
+//! - A connection pooler for PostgreSQL must keep sessions (`pool_mode = session`), because prepared
+//!   statements are used.
+//! - Names are compared as bytes, even if the database has another collation.
+//! - A PostgreSQL database must use the encoding UTF8. MariaDB must not use statement-based replication,
+//!   because changes with `READ COMMITTED` can only be replicated as rows: set `binlog_format` to `MIXED` or
+//!   `ROW`.
+//! - To use another PostgreSQL schema, add `?options[search_path]=counts` to the address.
 //!
 //! # Which grid and interval
 //!
-//! A flush writes a row for each precision and active counter, and one more for the second second that it nearly always
-//! covers. What does that work is the number of active counters in an interval, not the number of hits.
+//! For an active counter, a flush writes a row for each precision, and usually an additional row, because it
+//! nearly always covers two seconds. The work depends on the number of active counters per interval, but not
+//! on the number of hits.
 //!
-//! | where | grid | interval |
+//! | setup | grid | interval |
 //! |---|---|---|
-//! | SQLite on a server's disk, up to 1,000 active counters | the default one | 1 s |
-//! | SQLite on an SD card or a small virtual machine | from 60 s on: [`Builder::precisions`](crate::Builder::precisions) | 10 to 60 s |
-//! | PostgreSQL or MariaDB beside the application's own data | from 60 s on | 5 to 10 s |
-//! | a database for years | 3600 and 86400 s, with as many samples as there are to be | 60 s |
+//! | SQLite on a server disk, up to 1,000 active counters | default | 1 s |
+//! | SQLite on an SD card or in a small virtual machine | from 60 s: [`Builder::precisions`](crate::Builder::precisions) | 10 to 60 s |
+//! | PostgreSQL or MariaDB, shared with the application | from 60 s | 5 to 10 s |
+//! | a database for years | 3600 and 86400 s, with the desired number of samples | 60 s |
 //!
-//! Hits that wait for an interval are lost when the process is killed: a longer interval costs that. Without buckets of 1 and 5
-//! seconds nothing is lost of a chart but its live view, and half of the rows are not written.
+//! If a process is killed, the hits of the current interval will be lost, so a longer interval can lose more
+//! hits. Without buckets of 1 and 5 seconds, only half of the rows have to be written, and the charts just
+//! lose their live view.
 //!
-//! Visitors are read, merged and written by the process. Their rows take up to 3 KB while they are sparse, and 12 KB beyond
-//! some 2,000 visitors of a bucket; with thousands of visitors of each of many counters, a longer interval helps most.
+//! Visitors are read, merged and written by the process. A row needs up to 3 KB while it is sparse, and 12 KB
+//! for more than about 2,000 visitors in a bucket. If you have many counters with thousands of visitors,
+//! increase the interval first.
 //!
 //! # The schema
 //!
-//! The version is a row of `access_meta`. A program works with the version that it knows and with no other, which each
-//! transaction checks;
-//! [`create_tables`](crate::stores::SqlBuilder::create_tables) makes the tables and brings older ones to its version. If you
-//! migrate by other means, run this text yourself.
+//! The version is stored in `access_meta` and is checked by every transaction, because a program only works
+//! with its version of the schema. Use [`create_tables`](crate::stores::SqlBuilder::create_tables) to create
+//! the tables or to upgrade existing tables. If you have another tool for migrations, execute the following
+//! SQL with it.
 //!
-//! `width` is a precision in seconds; where its buckets begin at an offset, 2^32 times that is added. `bucket` is the start
-//! in Unix seconds. The hits of a counter by day:
+//! `width` is a precision in seconds. If the buckets start at an offset, 2^32 times this offset is added.
+//! `bucket` is the bucket start in Unix seconds. For example, this query returns the hits of a counter by
+//! day:
 //!
 //! ```sql
 //! SELECT bucket, hits FROM access_sample JOIN access_counter ON id = counter
 //! WHERE name = '/articles/{id}' AND width = 86400 ORDER BY bucket;
 //! ```
 //!
-//! Registers of visitors are stored as Redis stores them: `SET` them in a Redis, and `PFCOUNT` counts the same.
+//! The registers of visitors have the same format as in Redis. You can `SET` them in Redis, and `PFCOUNT`
+//! returns the same count.
 #![cfg_attr(feature = "sqlite", doc = "\n## SQLite\n\n```sql")]
 #![cfg_attr(feature = "sqlite", doc = include_str!("../sql/sqlite/1.sql"))]
 #![cfg_attr(feature = "sqlite", doc = "```")]

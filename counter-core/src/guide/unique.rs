@@ -1,27 +1,27 @@
-//! Counts of distinct items: which unique counter to choose, and what its answers mean.
+//! Counting distinct items: which unique counter to choose, and how to interpret the results.
 //!
-//! # When to choose it
+//! # When to use unique counters
 //!
-//! The visitors of pages are counted by the access counter itself, in buckets of time and without asking the store
-//! during a request: [`Recorder`](crate::Recorder) records them, and [`Stats::uniques`](crate::Stats::uniques) reads
-//! them. A unique counter is for everything else that should count once: the voters of a poll, the articles of an
-//! author, the networks that an account logged in from. It has no time, is written at once, and answers whether an
-//! item was new.
+//! You don't need this module for the visitors of a page, because [`Recorder`](crate::Recorder) counts them
+//! in time buckets, without calling the store during a request. They can be read with
+//! [`Stats::uniques`](crate::Stats::uniques). Use a unique counter to count other distinct items, e.g. the
+//! voters of a poll, the articles of an author or the networks from which an account has logged in. It does
+//! not have time buckets, writes to the store immediately, and returns whether an item is new.
 //!
 //! | | [`SetUniqueCounter`] | [`HllUniqueCounter`] | [`AdaptiveUniqueCounter`] |
 //! |---|---|---|---|
-//! | keeps | every item | 2^14 registers | every item up to a [`Threshold`], then registers |
-//! | counts | exactly | with a standard error of 0.81 % | exactly, then as a HyperLogLog |
-//! | memory of 1,000 ids of 16 bytes | 64 KB | 2 KB | 64 KB |
-//! | memory of 1,000,000 of them | 70 MB | 12 KB | 12 KB |
-//! | `include` answers whether the item was new | always | `true` is certain, `false` is not | as its present form does |
+//! | stores | all items | 2^14 registers | all items up to a [`Threshold`], then registers |
+//! | counts | exactly | with a standard error of 0.81 % | exactly, then like a HyperLogLog |
+//! | memory for 1,000 ids of 16 bytes | 64 KB | 2 KB | 64 KB |
+//! | memory for 1,000,000 ids | 70 MB | 12 KB | 12 KB |
+//! | `include` returns whether the item is new | always | `true` is certain, `false` is not | depends on the current form |
 //! | [`exclude`](crate::unique::ExcludingCounter::exclude) | yes | | |
 //! | can be combined with | sets | any | any |
 //! | key after the namespace | `set:{name}` | `hll:{name}` | `adaptive:{name}` |
 //!
-//! Choose the set when each item matters, or when items are removed again. Choose the HyperLogLog when there will be
-//! many items and an error of one per cent does not matter. Choose the adaptive counter when there are many counters
-//! of which few grow large: the small ones are exact, and the large ones take no more than 12 KB each.
+//! Use a set if you need exact counts or have to remove items. Use a HyperLogLog if there will be many items,
+//! and an error of one percent is acceptable. Use an adaptive counter if there are many counters, but only a
+//! few of them become large: small counters will be exact, and large counters will not need more than 12 KB.
 //!
 //! ```
 //! use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
@@ -31,7 +31,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MemoryStore::new(); // or a `RedisStore`
-//! let key = VisitorKey::new([7; 16]); // a secret that all instances share
+//! let key = VisitorKey::new([7; 16]); // a secret shared by all instances
 //!
 //! let monday = AdaptiveUniqueCounter::new(store.clone(), "networks of monday".parse()?);
 //! let tuesday = AdaptiveUniqueCounter::new(store, "networks of tuesday".parse()?);
@@ -47,21 +47,23 @@
 //! # }
 //! ```
 //!
-//! # What an answer means
+//! # How to interpret the results
 //!
-//! Every number says what it is: [`Distinct::Exact`](crate::unique::Distinct::Exact), or an estimate with its standard error
-//! in items. Two estimates in three are closer than that error, and 19 in 20 are closer than twice that.
+//! A count is either [`Distinct::Exact`](crate::unique::Distinct::Exact), or an estimate with a standard
+//! error in items. Two thirds of the estimates are within this error, and 95 % are within two times this
+//! error.
 //!
-//! A HyperLogLog does not know its items. `include` answers whether the item raised a register. If it did, the item
-//! was certainly new. If it did not, either the item was there before, or it is new and shares its register with a
-//! rarer one. Of new items this happens to 1 in 250 when there are 100, to 1 in 6 when there are 5,000, and to 99 in
-//! 100 when there are a million. An adaptive counter answers like a set below its threshold, and like a HyperLogLog
-//! above it; [`include_all`](crate::unique::UniqueCounter::include_all) and [`count`](crate::unique::UniqueCounter::count) say which
-//! it is.
+//! A HyperLogLog does not store items, so `include` can only return whether a register was raised. In this
+//! case, the item was certainly new. Otherwise, the item was either counted before, or it is new, but shares
+//! a register with a rarer item. This happens to 1 in 250 new items if there are 100 items, to 1 in 6 if
+//! there are 5,000, and to 99 in 100 if there are a million. An adaptive counter behaves like a set below its
+//! threshold, and like a HyperLogLog above. To find out which form is used, call
+//! [`include_all`](crate::unique::UniqueCounter::include_all) or
+//! [`count`](crate::unique::UniqueCounter::count).
 //!
-//! A union is as good as the worst of its counters: exact if all of them are exact, and otherwise with the same
-//! 0.81 %. An intersection that includes registers is a difference of estimates. Its error grows with the counters
-//! and not with what they have in common, so look at the error before the number:
+//! A union is exact if all of its counters are exact. Otherwise it has the standard error of 0.81 %. When an
+//! intersection includes registers, it is computed as a difference of estimates. Since the error depends on
+//! the size of the counters instead of the size of the intersection, you should always check the error first:
 //!
 //! ```
 //! use counter_core::unique::{HllUniqueCounter, UniqueCounter};
@@ -81,68 +83,71 @@
 //! # }
 //! ```
 //!
-//! # Bounds
+//! # Limits
 //!
-//! | of one call | at most |
+//! | in a call | limit |
 //! |---|---|
-//! | an item | 256 bytes |
+//! | size of an item | 256 bytes |
 //! | items | 500 |
-//! | counters of a union or a merge | 32 |
-//! | counters of an intersection | 5 |
-//! | items of all the sets that a union, an intersection or a merge reads | 100,000 |
+//! | counters in a union or merge | 32 |
+//! | counters in an intersection | 5 |
+//! | items in all sets that are read by a union, an intersection or a merge | 100,000 |
 //!
-//! The application has to bound how many items a set gets in the end, and how long a counter is kept. A counter has
-//! no expiry unless it is given one by `EXPIRE`, which an adaptive counter keeps when it turns into registers;
-//! [`forget`](crate::unique::UniqueCounter::forget) removes it.
+//! The total size of a set and the lifetime of a counter must be limited by your application. A counter does
+//! not expire unless you use `EXPIRE`. This expiry will be preserved when an adaptive counter is converted to
+//! registers. To remove a counter, call [`forget`](crate::unique::UniqueCounter::forget).
 //!
-//! # People
+//! # Personal data
 //!
-//! A set keeps its items as they are, and every reader of the store can see them. An item that names a person, such
-//! as an address, an account or a cookie, should go through a [`VisitorKey`](crate::visitor::VisitorKey): a
-//! [`VisitorId`](crate::VisitorId) is an item. Items are not logged and are not part of errors. They are in a
-//! [dump](crate::guide#how-to-run-it) of the store, as they are.
+//! A set stores the items unchanged, so that they can be read by any client of the store. If an item might
+//! identify a person, e.g. an address, an account or a cookie, use a
+//! [`VisitorKey`](crate::visitor::VisitorKey) to hash it. The resulting [`VisitorId`](crate::VisitorId) can
+//! be used as an item. Items are never part of errors or log messages, but a
+//! [dump](crate::guide#how-to-run-it) of the store contains them unchanged.
 //!
 //! # When things go wrong
 //!
-//! An operation asks the store at once, and its caller waits. If the server says that it did nothing (it is loading
-//! its data, a slot is being moved, there is no master), the operation is repeated with growing pauses, for two
-//! seconds. Reading and forgetting are repeated after any failure, since they may be done twice. A merge may be
-//! called again by the application.
+//! An operation calls the store immediately, and the caller has to wait. If the server replies that it did
+//! not execute the operation (e.g. it is loading data, a slot is being moved, or the master is missing), the
+//! operation will be retried with increasing delays for two seconds. Reads and `forget` are retried after any
+//! error, because it is safe to repeat them. A merge can also be repeated by your application.
 //!
-//! An `include` or `exclude` whose answer was lost is not repeated automatically. It may have been done, and the
-//! second answer would be about the first call: `false` for an item that no other client has added. The error is
-//! [`Unavailable`](crate::ErrorKind::Unavailable). An application that does not need the answer can simply call
-//! again: the state is right then, since an item is in the counter or not, however often it is added.
+//! If the reply to an `include` or `exclude` is lost, the operation is not retried automatically. It might
+//! have been executed, and the reply to the retry would then be wrong: `false` for an item that was added by
+//! the lost call. The error is [`Unavailable`](crate::ErrorKind::Unavailable). If you don't need the return
+//! value, you can just call it again, because adding an item to a counter is idempotent.
 //!
-//! A key that holds something else is [`Malformed`](crate::ErrorKind::Malformed), with its name, and is not changed.
+//! If a key has an unexpected type, the error is [`Malformed`](crate::ErrorKind::Malformed) with the name of
+//! the key, which will not be changed.
 //!
 //! # Rights
 //!
-//! On Redis these are needed in addition to [those of the access counter](crate::guide::redis#rights):
+//! On Redis, these permissions must be added to [those of the access counter](crate::guide::redis#rights):
 //!
 //! ```text
 //! ACL SETUSER counter +type +sadd +srem +scard +smembers +sscan +pfcount
 //! ```
 //!
-//! Where scripts are not allowed, `+smismember` is needed as well:
+//! If scripts are not allowed, you also need `+smismember`:
 //!
 //! ```text
 //! ACL SETUSER plain +type +sadd +srem +scard +smembers +smismember +sscan +pfcount
 //! ```
 //!
-//! A dump finds the counters by `+scan`.
+//! To create a dump, `+scan` is needed to find the counters.
 //!
 //! # In a SQL database
 //!
-//! A counter is a row, which a transaction that changes it holds, and each item of a set is a row beside it. Registers are
-//! stored as Redis stores them. A counter that many clients add to is faster in Redis, and a large set is cheaper on a
-//! disk. There is no expiry: an application removes a counter by [`forget`](crate::unique::UniqueCounter::forget).
+//! A counter is a row, which is locked by a transaction that changes it. The items of a set are rows as well.
+//! Registers are stored in the same format as in Redis. Redis is faster for a counter that is updated by many
+//! clients, but a large set is cheaper on disk. Counters do not expire here, so your application has to call
+//! [`forget`](crate::unique::UniqueCounter::forget) to remove a counter.
 //!
-//! # Several servers
+//! # Shards and clusters
 //!
-//! A counter lies in the shard of its name. Union, intersection and merge read each counter where it is and combine
-//! them in the process, so they work across shards and nodes. They are not atomic: items that are added meanwhile may
-//! be included in the answer or not.
+//! The shard of a counter depends on its name. A union, an intersection or a merge first reads the counters
+//! and then combines them in the process, so it also works across shards and nodes. This is not atomic,
+//! though: items that are added in the meantime may or may not be included.
 //!
 //! [`SetUniqueCounter`]: crate::unique::SetUniqueCounter
 //! [`HllUniqueCounter`]: crate::unique::HllUniqueCounter

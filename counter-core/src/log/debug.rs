@@ -1,9 +1,10 @@
-//! `Debug` of errors as people read them: `fn main() -> Result<(), Box<dyn Error>>` prints nothing else.
+//! Readable `Debug` implementations for errors, because `fn main() -> Result<(), Box<dyn Error>>` prints
+//! errors using `Debug`.
 
 use std::error::Error;
 use std::fmt;
 
-/// Writes the message of an error and those of its sources, in one line.
+/// Writes the error message, followed by the messages of all sources, in a single line.
 pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{error}")?;
     let mut source = error.source();
@@ -14,7 +15,7 @@ pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Implements `Debug` for errors: their messages, and those of their sources.
+/// Implements `Debug` for errors, by writing the message and the messages of all sources.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_in_full {

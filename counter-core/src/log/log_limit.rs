@@ -3,16 +3,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Admits one log line per second for each cause, for lines that every request can produce during an outage.
+/// Limits log messages to once per second and cause. Used for messages that any request could trigger during
+/// an outage.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<Vec<(&'static str, Instant)>>);
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogLimit {
-    /// Returns whether to log a line about this cause now.
+    /// Returns `true` if a message for this cause should be logged now.
     ///
-    /// A cause is a constant of the code, so the list is bounded.
+    /// Causes must be constants, so that the list does not grow.
     pub(crate) fn admits(&self, cause: &'static str) -> bool {
         let now = Instant::now();
         let mut logged = self.0.lock().expect("nothing panics under this lock");

@@ -1,5 +1,5 @@
-//! Panics in code that a loop calls and must survive: a store, a database, a metrics recorder, or a log
-//! subscriber.
+//! Catches panics in code that is called from background loops: stores, databases, metrics recorders and log
+//! subscribers.
 
 use std::any::Any;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// The text of a panic.
+/// A caught panic, with the panic message.
 #[derive(Debug)]
 pub struct Panicked(String);
 
-/// Completes as the future does, or returns its panic as an ordinary error.
+/// Runs a future, but returns panics as errors.
 ///
-/// The data that the future works on must be consistent whenever something that it calls may panic.
+/// The data used by the future must be consistent at any point where it might panic.
 pub fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
     future: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> impl Future<Output = Result<T, E>> + Send + 'a {
-    // Boxed, since futures of a store are deep, and rustc follows those of a task to a depth of 128.
+    // Boxed because store futures are deeply nested, and rustc has a recursion limit of 128.
     let mut future: Pin<Box<dyn Future<Output = _> + Send + 'a>> = Box::pin(future);
     std::future::poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
@@ -25,7 +25,7 @@ pub fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
     })
 }
 
-/// Calls a logger or a metrics recorder, and ignores its panic.
+/// Calls a logger or a metrics recorder, ignoring panics.
 pub fn tell(telling: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(telling)) {
         discard(panic);
@@ -42,7 +42,7 @@ impl Panicked {
     }
 }
 
-/// Drops the payload of a panic, which may panic in turn; the payload of that one is leaked.
+/// Drops the payload of a panic. If this panics as well, the second payload is leaked.
 fn discard(panic: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(another);

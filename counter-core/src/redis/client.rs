@@ -14,19 +14,19 @@ use crate::error::Error;
 use crate::family::future::{Answer, BoxFuture};
 use crate::family::shard::{Shard, Shards};
 
-/// A client of one namespace, by which each family of counters sends its commands.
+/// A client for a single namespace, used by all counter families to send commands.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) topology: Topology,
     shards: Shards,
-    /// The prefixes of keys, by shard.
+    /// Key prefixes, by shard.
     prefixes: Box<[Prefix]>,
     pub(super) refusal: Refusal,
     pub(super) probed: Probed,
 }
 
 impl Client {
-    /// Creates a client that splits the namespace over this many shards, or over none.
+    /// Creates a client. The namespace is not sharded if `shards` is `None`.
     pub(crate) fn new(topology: Topology, namespace: &Namespace, shards: Option<Shards>) -> Self {
         let prefixes = match shards {
             None => [Prefix::whole(namespace)].into(),
@@ -45,12 +45,12 @@ impl Client {
         self.shards
     }
 
-    /// Returns the prefix of the keys of a shard.
+    /// Returns the key prefix for a shard.
     pub(crate) fn prefix(&self, shard: Shard) -> &Prefix {
         &self.prefixes[shard.index()]
     }
 
-    /// Returns the prefix of the keys of the shard that a name belongs to.
+    /// Returns the key prefix for the shard that this name belongs to.
     pub(crate) fn prefix_of(&self, name: &str) -> &Prefix {
         self.prefix(self.shards.of(name))
     }
@@ -59,10 +59,10 @@ impl Client {
         self.topology.connections()
     }
 
-    /// Polls the first of two futures that do the same, which uses a script, or the other one where the
-    /// server refuses scripts.
+    /// Polls `by_script`, or `without_scripts` if the server rejects scripts. Both futures must do the same
+    /// work.
     ///
-    /// A future does nothing before it is polled, so the other one costs nothing.
+    /// Futures are lazy, so passing both costs nothing.
     pub(crate) async fn scripted<T>(
         &self,
         by_script: impl Future<Output = Result<T, Error>>,
@@ -82,7 +82,8 @@ impl Client {
         let answer = self.evaluate(script, &first, args).await?;
         match answer.convert() {
             Ok(answer) => Ok(answer),
-            // What a script returns does not depend on the data, so this was no answer to it.
+            // The type that a script returns does not depend on the data, so this can't be the reply to our
+            // script.
             Err(error) => Err(self.distrust(&first, error).await),
         }
     }
@@ -99,7 +100,8 @@ impl Client {
         })
     }
 
-    /// Replaces the connection that gave an answer which does not fit the command. What was sent may have been done.
+    /// Replaces the connection because a reply does not match the command. The command may have been
+    /// executed.
     pub(super) fn distrust<'a>(&'a self, key: &'a str, error: FredError) -> BoxFuture<'a, Error> {
         Box::pin(async move {
             if let Ok(connection) = self.connection(key).await {
@@ -109,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Sends one command to the server of this key.
+    /// Sends a command to the server for this key.
     pub(crate) async fn call<R: FromValue>(
         &self,
         command: &'static str,
@@ -119,8 +121,8 @@ impl Client {
         converted(self.ask(command, key, &args).await)
     }
 
-    /// Does what [`call`](Self::call) does, and is compiled once: all that depends on the type of the answer comes
-    /// after it.
+    /// Sends the command for [`call`](Self::call). This is not generic, so that only the conversion is
+    /// compiled for different reply types.
     fn ask<'a>(&'a self, command: &'static str, key: &'a str, args: &'a [Value]) -> Answer<'a, Value> {
         Box::pin(async move {
             let send =
@@ -129,13 +131,13 @@ impl Client {
         })
     }
 
-    /// Sends several commands at once to the server of this key, and returns the answers in the same order.
+    /// Sends commands in a pipeline to the server for this key, and returns the replies in the same order.
     pub(crate) async fn call_all(&self, key: &str, calls: Vec<Command>) -> Result<Vec<Value>, Error> {
         self.call_each(key, calls).await?.into_iter().collect()
     }
 
-    /// Sends several commands at once to the server of this key, and returns the answers in the same order;
-    /// for a key that holds something else than the command expects, the error of the server.
+    /// Sends commands in a pipeline to the server for this key, and returns the replies in the same order. If
+    /// a key holds the wrong type for a command, the server error is returned in place of the reply.
     pub(crate) fn call_each<'a>(
         &'a self,
         key: &'a str,
@@ -150,17 +152,17 @@ impl Client {
         })
     }
 
-    /// Returns the connection that commands for this key take.
+    /// Returns the connection used for commands on this key.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         self.topology.connection(key).await
     }
 
-    /// Returns the server of this key, for commands that have to stay with it.
+    /// Returns the server for this key, for commands that must all be sent to the same server.
     pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         self.topology.server(key).await
     }
 
-    /// Takes note of what an answer says about which server has which key.
+    /// Updates the slot map if this reply shows that it is stale.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         self.topology.learn(answer)
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::time::Timestamp;
 
 impl Client {
-    /// Asks the server of this key for its time.
+    /// Queries the clock of the server for this key.
     pub(crate) async fn time(&self, key: &str) -> Result<Timestamp, Error> {
         match seconds(self.call("TIME", key, Vec::new()).await?) {
             Ok(time) => Ok(time),
@@ -17,14 +17,14 @@ impl Client {
 }
 
 impl Transaction<'_> {
-    /// Asks the server for its time before the transaction begins.
+    /// Queries the server clock. This must be called before the transaction is executed.
     pub(crate) async fn time(&self) -> Result<Timestamp, Error> {
         let answer = self.call("TIME", Vec::new()).await?;
         seconds(answer).map_err(|error| self.distrust(error))
     }
 }
 
-/// Returns the whole seconds of an answer to `TIME`.
+/// Parses the seconds from the reply to `TIME`.
 fn seconds(answer: Value) -> Result<Timestamp, FredError> {
     let parts: Vec<String> = answer.convert()?;
     let seconds = parts.first().and_then(|seconds| seconds.parse().ok());

@@ -1,8 +1,8 @@
-//! A Redis Cluster as many single servers.
+//! A Redis Cluster, used as a set of single servers.
 //!
-//! While one node is away, fred's own cluster client returns nothing for any slot, and an `ASK` ends its
-//! task. So every node has a client of its own here, which knows of no cluster, and the map from slots to
-//! nodes is kept here. A node that is away only affects its own shards.
+//! If a node is unavailable, the fred cluster client fails for all slots, and an `ASK` redirection ends its
+//! task. Therefore we create a plain client for each node, and maintain the slot map here, so that an
+//! unavailable node only affects the shards on this node.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,29 +21,29 @@ use crate::family::future::{Answer, BoxFuture};
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    /// The configuration of each node's connection, except for its address.
+    /// Connection settings for the nodes. The address is replaced for each node.
     config: Config,
-    /// The nodes that the user named.
+    /// The nodes configured by the user.
     seeds: Vec<Server>,
     map: Mutex<Map>,
-    /// Held while asking for the map, so that one caller does at a time.
+    /// Held while the map is being refreshed, so that only a single caller does this at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Map {
     nodes: HashMap<Server, Arc<Connection>>,
-    /// The connections that were made to nodes that are gone.
+    /// The number of connections made to nodes that have been removed since.
     gone: u64,
     masters: Vec<(RangeInclusive<u16>, Server)>,
-    /// True if an answer has shown the map to be out of date.
+    /// True if a reply shows that the map is out of date.
     stale: bool,
-    /// The number of times that nodes were asked for the map, whether they answered or not.
+    /// The number of times the nodes have been queried for the map, including failed attempts.
     asked: u64,
 }
 
 impl Cluster {
-    /// Starts to connect to the nodes that the user named.
+    /// Starts to connect to the configured nodes.
     pub(crate) fn open(config: Config) -> Result<Self, FredError> {
         let seeds = config.server.hosts();
         let mut map = Map { stale: true, ..Map::default() };
@@ -53,7 +53,7 @@ impl Cluster {
         Ok(Self { config, seeds, map: Mutex::new(map), asking: tokio::sync::Mutex::default() })
     }
 
-    /// Waits for the first map and the masters in it, for at most a few seconds.
+    /// Waits a few seconds at most for the initial map and the connections to the masters.
     pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             drop(self.refresh().await);
@@ -67,12 +67,12 @@ impl Cluster {
         map.gone + map.nodes.values().map(|node| node.connections()).sum::<u64>()
     }
 
-    /// Returns the connection to the master of a key's slot.
+    /// Returns the connection to the master for this key.
     pub(crate) async fn owner(&self, key: &str) -> Result<Arc<Connection>, Error> {
         let stale = self.map().stale;
         if stale {
             let refreshed = self.refresh().await;
-            // The old map may still be right for this key.
+            // The old map might still be right for this key.
             if self.map().masters.is_empty() {
                 refreshed?;
             }
@@ -84,7 +84,7 @@ impl Cluster {
         node.ok_or_else(|| unavailable(format!("no node of the cluster has the slot {slot}")))
     }
 
-    /// Marks the map as out of date when a node was away or redirected a command.
+    /// Marks the map as stale if a node is unavailable or redirects a command.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         answer.inspect_err(|error| self.doubt(error))
     }
@@ -96,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// Asks all nodes for the map at once, and takes the first answer.
+    /// Queries all nodes for the map concurrently and uses the reply that arrives first.
     fn refresh(&self) -> Answer<'_, ()> {
         Box::pin(self.refresh_now())
     }
@@ -109,8 +109,8 @@ impl Cluster {
             if !map.stale {
                 return Ok(());
             }
-            // Callers that waited meanwhile do not ask again one after the other: it may take seconds each
-            // time.
+            // A query might take seconds, so callers that have been waiting for this lock should not repeat
+            // it in turn.
             if map.asked != asked {
                 return Err(unavailable("no node of the cluster has answered"));
             }
@@ -144,7 +144,7 @@ impl Cluster {
 }
 
 async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
-    // A node that is new to us is given the time to connect.
+    // A new node needs some time to connect.
     node.wait().await;
     let slots: Vec<Value> = converted(node.call("CLUSTER", "", vec!["SLOTS".into()]).await)?;
     let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
@@ -152,13 +152,13 @@ async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u
     masters.ok_or_else(|| unavailable("the cluster does not know its slots"))
 }
 
-/// Reads one entry of the answer to `CLUSTER SLOTS`: first slot, last slot, master, replicas.
+/// Parses an entry of the reply to `CLUSTER SLOTS`: start slot, end slot, master, replicas.
 fn master(range: Value, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
     let range = range.into_array();
     let slot = |at: usize| range.get(at)?.as_u64().and_then(|slot| u16::try_from(slot).ok());
     let node = range.get(2)?.clone().into_array();
     let port = node.get(1)?.as_u64().and_then(|port| u16::try_from(port).ok())?;
-    // A node that does not know its own name means the one under which it was asked.
+    // If a node does not report a hostname, it is reachable via the host that we queried.
     let name = node.first()?.as_string().filter(|name| !name.is_empty() && name != "?");
     let server = Server::new(name.map_or_else(|| asked.host.clone(), Into::into), port);
     Some((slot(0)?..=slot(1)?, server))

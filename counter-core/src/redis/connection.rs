@@ -26,27 +26,28 @@ use dialer::{Dialer, Link};
 use queues::Queues;
 use renewals::Renewals;
 
-/// The connection to one server, or to the master that sentinels report.
+/// The connection to a server, or to the master reported by sentinels.
 ///
-/// It uses a client of fred for each connection, with settings that make it predictable: an attempt is one attempt and
-/// ends in bounded time, and retries are made elsewhere. A task connects again whenever the connection breaks, hangs, or
-/// is replaced because its server no longer accepts writes or answers nonsense.
+/// We use a new fred client for each connection, with settings that make it predictable: there is one attempt
+/// to connect, in bounded time, and retries are made by this crate. A task will reconnect if the connection
+/// breaks, hangs, or is being replaced, e.g. because the server does not accept writes any more or sends
+/// invalid replies.
 pub(crate) struct Connection {
-    /// The configuration of a new client; `None` when the client is the user's own.
+    /// The configuration for new clients. `None` if the client has been created by the user.
     config: Option<Config>,
     link: Arc<Link>,
-    /// The task that connects; `None` for a client of the user.
+    /// The task that connects. `None` if the client has been created by the user.
     dialer: Mutex<Option<AbortHandle>>,
     renewals: Renewals,
     pub(super) transactions: Queues,
     pub(crate) options: Options,
 }
 
-/// A command: its name and its arguments.
+/// A command name and the arguments.
 pub(crate) type Command = (&'static str, Vec<Value>);
 
-/// The timeout of one command, from the call to the answer. It must be longer than the time after which the
-/// client considers a silent server dead.
+/// The timeout for a command, from the call to the reply. This must be longer than the time after which the
+/// client considers an unresponsive server dead.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
@@ -55,14 +56,14 @@ impl Connection {
     /// Starts to connect.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub(crate) fn open(config: Config) -> Result<Self, FredError> {
         let link = Arc::new(Link::default());
         let dialer = Dialer::start(config.clone(), Arc::clone(&link));
         Ok(Self::new(Some(config), link, Some(dialer)))
     }
 
-    /// Wraps a client of the user.
+    /// Wraps a client created by the user.
     pub(crate) fn of(client: Client) -> Self {
         Self::new(None, Arc::new(Link::of(ClientHandle::of(client))), None)
     }
@@ -73,8 +74,8 @@ impl Connection {
         Self { config, link, dialer: Mutex::new(dialer), renewals, transactions, options }
     }
 
-    /// Waits for the connection, for at most a second, so that a service whose server is there does not start
-    /// with failures.
+    /// Waits for the connection for a second at most, so that a service should not start with failures if the
+    /// server is reachable.
     pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.link.wait(FIRST_CONNECTION))
     }
@@ -84,15 +85,16 @@ impl Connection {
         self.link.connections()
     }
 
-    /// Returns the identity of the connection: another one has another, and so has one that was made anew. What a server
-    /// says of its process, such as a cursor, is good for one of them.
+    /// Returns an identifier for the current connection. It will change if the client reconnects: state of
+    /// the server process, e.g. a cursor, should only be used with the same session.
     pub(crate) fn session(&self) -> String {
         let client = self.link.client().ok();
         let id = client.as_ref().map_or("", |client| client.client.id());
         format!("{id}/{}", self.connections())
     }
 
-    /// Sends one command; with a user's own client of a cluster, `key` decides which server it goes to.
+    /// Sends a command. If the client is a cluster client created by the user, it uses `key` to choose the
+    /// server.
     pub(crate) async fn call(
         &self,
         command: &'static str,
@@ -104,8 +106,8 @@ impl Connection {
         answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
-    /// Sends several commands at once, and returns the answers in the same order; for a key that holds
-    /// something else than the command expects, the error of the server.
+    /// Sends commands in a pipeline, and returns the replies in the same order. If a key holds the wrong type
+    /// for a command, the server error is returned in place of the reply.
     pub(crate) async fn call_each(
         &self,
         key: &str,
@@ -127,22 +129,22 @@ impl Connection {
         Ok(answers)
     }
 
-    /// Starts a connection that does not reconnect when it breaks, to the address of the one for other calls.
+    /// Opens a connection to the same address as the current connection. It will not reconnect if it breaks.
     pub(crate) async fn connect_once(&self) -> Result<ClientHandle, Error> {
         let client = self.handle_or_yield().await?;
         let config = self.link.config().unwrap_or_else(|| client.client.client_config());
         ClientHandle::open_once(config).map(|(handle, _)| handle).map_err(explain)
     }
 
-    /// Returns the configuration that its client was made from.
+    /// Returns the configuration used to create the client.
     pub(crate) fn config(&self) -> Config {
         let of_the_client =
             || self.link.client().map(|client| client.client.client_config()).unwrap_or_default();
         self.config.clone().unwrap_or_else(of_the_client)
     }
 
-    /// Replaces the connection, since its server answers what no server would: the answers may be those of other
-    /// commands, or the peer may be something else.
+    /// Replaces the connection because of an invalid reply: replies may have been assigned to the wrong
+    /// commands, or the peer may not be a Redis server.
     pub(crate) fn distrust(&self) {
         if let Ok(handle) = self.link.client() {
             self.renew(&handle, "the server answers nonsense");
@@ -156,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Returns the current client. Starts the task that connects if it has ended with its runtime.
+    /// Returns the current client. This restarts the task that connects if it has ended with its runtime.
     fn handle(&self) -> Result<Arc<ClientHandle>, Error> {
         if let Some(config) = &self.config {
             let mut dialer = self.dialer.lock().expect("nothing panics under this lock");
@@ -167,8 +169,8 @@ impl Connection {
         self.link.client()
     }
 
-    /// Returns the current client. Without one, other tasks run before the error is returned: a caller that tries again
-    /// without a pause would otherwise keep a thread from the task that connects.
+    /// Returns the current client. If it is not connected, this yields to other tasks and then returns the
+    /// error: a caller that retries in a tight loop would otherwise starve the task that connects.
     async fn handle_or_yield(&self) -> Result<Arc<ClientHandle>, Error> {
         match self.handle() {
             Ok(handle) => Ok(handle),
@@ -184,7 +186,8 @@ impl Connection {
             handle.end_because("several calls in a row had no answer");
             tell(|| tracing::warn!("the connection to the store hangs and is being replaced"));
         } else if is_code(error.details(), "READONLY") {
-            // A master that became a replica: the next connection finds the new one, by sentinel or by name.
+            // The master has been demoted to a replica. The next connection will find the new master by
+            // sentinel or by name.
             self.renew(handle, "the server is a replica");
         }
         let error = explain(error);
@@ -205,22 +208,22 @@ impl Drop for Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // fred's own implementation would print the password.
+        // The fred implementation would print the password.
         f.debug_struct("Connection").field("session", &self.session()).finish_non_exhaustive()
     }
 }
 
-/// Returns what the server or the client said, for an error that was made here.
+/// Returns the message from the server or the client if this error has been created by [`explain`].
 pub(crate) fn answer_of(error: &Error) -> Option<&str> {
     std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
 }
 
-/// Returns whether an error is an answer of the server that begins with this code.
+/// Returns `true` if this error is a server reply with the given error code.
 pub(crate) fn has_code(error: &Error, word: &str) -> bool {
     answer_of(error).is_some_and(|answer| is_code(answer, word))
 }
 
-/// Returns a command for the server of a key, for a client that knows several servers.
+/// Creates a command. Cluster clients will route it to the server for this key.
 pub(crate) fn command(name: &'static str, key: &str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::Custom(redis_keyslot(key.as_bytes())), false)
 }
@@ -236,7 +239,7 @@ pub(crate) fn explain(error: FredError) -> Error {
         | FredKind::Canceled
         | FredKind::Routing
         | FredKind::Backpressure => true,
-        // This kind covers most servers' answers as well as what the client says itself.
+        // Used for most server errors, but also for errors from the client.
         FredKind::Unknown => !is_answer(error.details()),
         _ => false,
     };
@@ -244,18 +247,18 @@ pub(crate) fn explain(error: FredError) -> Error {
     Error::new(kind).caused_by(error)
 }
 
-/// Returns what the caller expects as the answer of the server.
+/// Converts a server reply into the type that the caller expects.
 pub(crate) fn converted<R: FromValue>(answer: Result<Value, Error>) -> Result<R, Error> {
     answer?.convert().map_err(explain)
 }
 
-/// Returns whether a server answered that a key holds something else than the command expects: another
-/// command of the same pipeline may well succeed.
+/// Returns `true` if the key holds the wrong type for the command. Other commands in the pipeline may still
+/// succeed.
 fn is_of_the_key(error: &FredError) -> bool {
     ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| is_code(error.details(), code))
 }
 
-/// Returns whether a text is an answer of a server: it begins with a code such as `ERR` or `READONLY`.
+/// Returns `true` if a message is a server error: they start with a code such as `ERR` or `READONLY`.
 fn is_answer(words: &str) -> bool {
     let code = words.split(' ').next().unwrap_or_default();
     !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())

@@ -3,13 +3,14 @@ use std::str::FromStr;
 
 use crate::family::shard::Shard;
 
-/// The prefix of every key: at most 64 bytes without braces or control characters, and with a separator at its end;
-/// it may be empty.
+/// The prefix of all keys: at most 64 bytes, without braces or control characters, and with a separator at
+/// the end. It can be empty.
 ///
-/// The default is `access:`. With an empty namespace, the keys are those of the book *Redis in Action*.
+/// The default is `access:`. An empty namespace results in the keys from the book *Redis in Action*.
 ///
-/// A separator is whatever is neither a letter nor a digit. A text without one is refused and not completed: `shop`
-/// and `shop:` are different keys, and so may be different counters that are there already.
+/// Any character except letters and digits can be the separator. If the separator is missing, the prefix is
+/// rejected instead of being completed, because `shop` and `shop:` are different keys, and both may already
+/// hold counters.
 ///
 /// ```
 /// use counter_core::stores::Namespace;
@@ -23,31 +24,31 @@ use crate::family::shard::Shard;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(String);
 
-/// The reason why a text is not a [`Namespace`].
+/// An error returned when parsing a [`Namespace`].
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// The text is longer than 64 bytes, or has a brace or a control character.
+    /// The prefix is longer than 64 bytes, or contains a brace or a control character.
     Malformed(String),
-    /// The text ends in a letter or a digit, which the names of keys would follow at once.
+    /// The prefix ends with a letter or digit, so that it would run into the key name.
     NoSeparator(String),
 }
 
 impl Namespace {
-    /// Returns the namespace of keys that were written under a prefix without a separator.
+    /// Creates a namespace for existing keys with a prefix that does not end with a separator.
     ///
     /// ```
     /// use counter_core::stores::Namespace;
     ///
-    /// let old = Namespace::without_separator("shop")?; // keys such as `shopknown:`
+    /// let old = Namespace::without_separator("shop")?; // keys like `shopknown:`
     /// assert_eq!(old.to_string(), "shop");
     /// # Ok::<(), counter_core::stores::NamespaceError>(())
     /// ```
     ///
     /// # Errors
-    /// Fails when the text is longer than 64 bytes, or has a brace or a control character.
+    /// Returns an error if the prefix is longer than 64 bytes, or contains a brace or a control character.
     pub fn without_separator(prefix: &str) -> Result<Self, NamespaceError> {
-        // Braces choose the slot of a key in a cluster, which is not up to a namespace.
+        // Braces would be taken as a hash tag, but the shard must choose the cluster slot.
         let odd = prefix.chars().any(|c| c.is_control() || c == '{' || c == '}');
         if odd || prefix.len() > 64 {
             Err(NamespaceError::Malformed(prefix.to_owned()))
@@ -102,21 +103,21 @@ impl std::error::Error for NamespaceError {}
 
 crate::log::debug::debug_in_full!(NamespaceError);
 
-/// The prefix of all keys of one shard, which are all in one slot of a cluster.
+/// The prefix for the keys of a shard. In a cluster, all of these keys are in the same slot.
 #[derive(Debug)]
 pub(crate) struct Prefix {
     text: String,
-    /// A key of the shard that only holds something within one script: it leads to the server of the shard.
+    /// A key used only within a script, or to route a command to the server of this shard.
     pub(crate) scratch: String,
 }
 
 impl Prefix {
-    /// Returns the prefix of a store that is not split.
+    /// Returns the prefix for a store that is not sharded.
     pub(crate) fn whole(Namespace(namespace): &Namespace) -> Self {
         Self::new(namespace.clone())
     }
 
-    /// Returns the prefix of one shard of several.
+    /// Returns the prefix for a shard in a sharded store.
     pub(crate) fn of(Namespace(namespace): &Namespace, shard: Shard) -> Self {
         Self::new(format!("{{{namespace}{shard}}}"))
     }
@@ -125,7 +126,7 @@ impl Prefix {
         Self { scratch: format!("{text}scratch"), text }
     }
 
-    /// Returns whether the prefix contains a hash tag with its shard.
+    /// Returns `true` if the prefix contains a hash tag with the shard.
     pub(crate) fn is_tagged(&self) -> bool {
         self.text.starts_with('{')
     }

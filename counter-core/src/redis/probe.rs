@@ -9,7 +9,8 @@ use crate::family::future::Answer;
 use crate::family::shard::Shard;
 
 impl Client {
-    /// Waits for the first connection, for at most a few seconds, and logs what will not work well.
+    /// Waits a few seconds at most for the initial connection, and logs warnings for unsuitable server
+    /// settings.
     pub(crate) async fn wait(&self) {
         self.topology.wait().await;
         let Ok(server) = self.probe_and_warn().await else { return };
@@ -26,10 +27,10 @@ impl Client {
         }
     }
 
-    /// Probes the server again when that is due.
+    /// Probes the server if the previous probe has expired.
     pub(crate) async fn probe_now_and_then(&self) {
         if self.probed.is_due(self.topology.connections()) {
-            // A failure is left to the next time.
+            // If this fails, the next call will retry.
             drop(self.probe_and_warn().await);
         }
     }
@@ -43,7 +44,7 @@ impl Client {
         Ok(server)
     }
 
-    /// Asks the server what it is and can do; of a cluster, the one with the first shard.
+    /// Queries the server properties. For a cluster, this queries the server for shard 0.
     pub(crate) fn probe(&self) -> Answer<'_, RedisServer> {
         Box::pin(async move {
             let key = &self.prefix(Shard::default()).scratch;

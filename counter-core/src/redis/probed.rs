@@ -3,31 +3,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time of the last probe of the server, and the warnings that were logged then.
+/// The latest server probe, including the warnings that have been logged.
 #[derive(Debug, Default)]
 pub(super) struct Probed(Mutex<Option<Probe>>);
 
 #[derive(Debug)]
 struct Probe {
     at: Instant,
-    /// The connections that the store had made at that time.
+    /// The number of connections that the store has made at this time.
     connections: u64,
     warnings: Vec<String>,
 }
 
-/// The time for which a probe is valid, unless there is a new connection: settings change while a server
-/// runs.
+/// A probe is valid for this time if the connection does not change. It expires because settings can be
+/// changed on a running server.
 const PERIOD: Duration = Duration::from_secs(600);
 
 impl Probed {
-    /// Returns whether to probe again: from time to time, and after a new connection, which may lead to
-    /// another server.
+    /// Returns `true` if the probe has expired, or if it belongs to an earlier connection: the new connection
+    /// might lead to a different server.
     pub(super) fn is_due(&self, connections: u64) -> bool {
         let last = self.lock();
         last.as_ref().is_none_or(|last| last.connections != connections || last.at.elapsed() >= PERIOD)
     }
 
-    /// Keeps the result of a probe; returns the warnings that the last one did not have.
+    /// Stores the probe result and returns the warnings that are new.
     pub(super) fn replace(&self, connections: u64, warnings: Vec<String>) -> Vec<String> {
         let new = Probe { at: Instant::now(), connections, warnings: warnings.clone() };
         let before = self.lock().replace(new).map(|last| last.warnings).unwrap_or_default();

@@ -6,40 +6,42 @@ use tokio::time::Instant;
 use super::connection::answer_of;
 use crate::error::Error;
 
-/// The time for which transactions replace scripts before a script is tried again: rights are granted as well
-/// as revoked, and a failover may lead to a server with other rights.
+/// Interval for retrying scripts while transactions are used instead: permissions can be granted as well as
+/// revoked, and a failover might lead to a server with different permissions.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Remembers whether the server refuses scripts.
+/// Tracks whether the server rejects scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal(Mutex<Option<Refused>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    /// The time at which a script was last refused.
+    /// The time of the latest rejection.
     at: Instant,
-    /// The time at which the next script is sent all the same.
+    /// The time at which a script should be tried again.
     next: Instant,
 }
 
 impl Refusal {
-    /// Returns whether to send a script: where they are refused, one from time to time.
+    /// Returns `true` if a script should be sent. If scripts are rejected, this returns `true` from time to
+    /// time in order to retry.
     pub(crate) fn runs_scripts(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let Some(refused) = &mut *state else { return true };
         if now < refused.next {
             return false;
         }
-        // Other callers do not wait for its result.
+        // Only this caller should retry.
         refused.next = now + PERIOD;
         true
     }
 
-    /// Takes note of the result of a script, and returns whether it was refused because it is a script.
+    /// Records the result of a script. Returns `true` if the server rejects all scripts.
     pub(crate) fn learn<T>(&self, answer: &Result<T, Error>, now: Instant) -> bool {
         match answer {
             Ok(_) => {
-                // A script that was on its way when another one was refused may have gone to another node.
+                // If the script was sent concurrently to the rejected script, it may have been sent to a
+                // different node.
                 if self.lock().is_some_and(|refused| now >= refused.at + PERIOD) {
                     self.end();
                 }
@@ -60,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// Notes that a script that was sent as a trial was executed.
+    /// Records that the server executes scripts again.
     pub(crate) fn end(&self) {
         let before = self.lock().take();
         if before.is_some() {
@@ -73,22 +75,22 @@ impl Refusal {
     }
 }
 
-/// Returns whether this is the answer of a server that refuses scripts, all of them. A script that runs may
-/// be refused a command or a key with a similar text.
+/// Returns `true` if the server rejects all scripts. Errors for a command or key inside of a script can look
+/// similar, but should not match.
 fn are_refused(error: &Error) -> bool {
     answer_of(error)
         .and_then(refused_command)
         .is_some_and(|command| ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script)))
 }
 
-/// Returns the command that an answer says is not permitted, or does not exist.
+/// Returns the name of the command that is not permitted or does not exist, according to the server.
 fn refused_command(words: &str) -> Option<&str> {
     if words.starts_with("NOPERM") {
         // … run the 'eval' command
         let (before, _) = words.split_once("' command")?;
         return before.rsplit('\'').next();
     }
-    // 'EVAL', with args …; before Redis 7 in other quotation marks.
+    // 'EVAL', with args …; the quotation marks vary between Redis versions.
     let rest = words.strip_prefix("ERR unknown command ")?;
     rest.split([',', ' ']).next().map(|name| name.trim_matches(['\'', '`', '"']))
 }
@@ -136,7 +138,7 @@ mod tests {
         assert!(refusal.runs_scripts(at(60)) && !refusal.runs_scripts(at(60)), "one of them tries");
         assert!(refusal.learn(&refused(), at(61)));
         assert!(!refusal.runs_scripts(at(120)));
-        // What did not come to the server says nothing.
+        // Commands that did not reach the server don't change the state.
         assert!(!refusal.learn(&Err::<(), _>(said("")), at(120)));
         assert!(!refusal.runs_scripts(at(120)));
         assert!(refusal.runs_scripts(at(121)));

@@ -6,14 +6,15 @@ use super::connection::has_code;
 use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
-/// The time after the first attempt within which the last one begins.
+/// New attempts are only started within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The codes of answers that nothing was done, and that it may be possible in a moment.
+/// Error codes for commands that have not been executed, but that might succeed in a moment.
 const NOT_NOW: [&str; 9] =
     ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK", "MOVED"];
 
-/// Repeats an attempt, with growing pauses, as long as its error permits that and there is time left.
+/// Retries an operation with exponential backoff if `may_repeat` returns `true` for the error, until the
+/// timeout elapses.
 pub(crate) async fn retried<T, F>(
     may_repeat: fn(&Error) -> bool,
     mut attempt: impl FnMut() -> F,
@@ -33,12 +34,13 @@ where
     }
 }
 
-/// Returns whether the server said that it did nothing, for calls that must not be made twice.
+/// Returns `true` if the server reports that the command has not been executed. Used for calls that are not
+/// idempotent.
 pub(crate) fn nothing_was_done(error: &Error) -> bool {
     NOT_NOW.iter().any(|word| has_code(error, word))
 }
 
-/// Returns whether an error may pass, for calls that may be made any number of times.
+/// Returns `true` if an error is transient. Used for calls that are idempotent.
 pub(crate) fn it_may_pass(error: &Error) -> bool {
     *error.kind() == ErrorKind::Unavailable || nothing_was_done(error)
 }
@@ -58,7 +60,7 @@ mod tests {
         explain(FredError::new(FredKind::IO, "the connection broke"))
     }
 
-    /// How many attempts are made of something that fails twice like this, and whether it succeeds.
+    /// Returns the number of attempts, and whether the call succeeds, if the initial two attempts fail.
     async fn attempts(may_repeat: fn(&Error) -> bool, failure: fn() -> Error) -> (u32, bool) {
         let mut made = 0;
         let attempt = || {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::family::future::Answer;
 use crate::family::shard::Shard;
 
-/// Some of several items, all of one shard, with their positions among all items.
+/// The items that belong to a shard, with their positions in the input.
 #[derive(Debug)]
 pub(crate) struct Group<T> {
     pub(crate) shard: Shard,
@@ -14,7 +14,7 @@ pub(crate) struct Group<T> {
 }
 
 impl Client {
-    /// Splits items by the shard that each one's name belongs to, into groups that are not empty.
+    /// Groups items by shard, based on their names. Empty groups are omitted.
     pub(crate) fn by_shard<T>(
         &self,
         items: impl IntoIterator<Item = T>,
@@ -33,7 +33,7 @@ impl Client {
 }
 
 impl<T> Group<T> {
-    /// Cuts the group into groups of at most this many items.
+    /// Splits the group into groups of no more than this number of items.
     pub(crate) fn cut(mut self, most: usize) -> Vec<Self> {
         let mut groups = Vec::new();
         while self.items.len() > most {
@@ -46,7 +46,7 @@ impl<T> Group<T> {
     }
 }
 
-/// Returns the answers of all groups in the order of the items.
+/// Merges the replies for all groups in item order.
 pub(crate) fn in_order<T, A>(groups: &[Group<T>], answers: Vec<Vec<A>>) -> Vec<A> {
     let positions = groups.iter().flat_map(|group| &group.positions);
     let mut answers: Vec<_> = positions.zip(answers.into_iter().flatten()).collect();
@@ -54,10 +54,10 @@ pub(crate) fn in_order<T, A>(groups: &[Group<T>], answers: Vec<Vec<A>>) -> Vec<A
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Asks for all of these at once, and returns the answers in the same order, or the first error.
+/// Runs all futures concurrently, and returns the results in the same order, or the first error.
 ///
-/// Each is boxed, so that the machinery of several futures is compiled for a few types of answers and not for each
-/// place that asks.
+/// The futures are boxed, so that `try_join_all` is only compiled for a small number of types instead of for
+/// all callers.
 pub(crate) fn all_at_once<'a, T: Send + 'a>(
     asked: impl IntoIterator<Item = impl Future<Output = Result<T, Error>> + Send + 'a>,
 ) -> Answer<'a, Vec<T>> {

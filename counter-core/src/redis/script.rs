@@ -4,22 +4,22 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 use fred::util::sha1_hash;
 
-/// A Lua script, sent by its digest, and in full when the server does not know it (any more).
+/// A Lua script. It is sent by digest, or in full if the server has not cached it.
 pub(crate) struct Script {
     source: &'static str,
     digest: Bytes,
 }
 
-/// The keys and arguments of a script.
+/// The keys and arguments for a script.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// The first key, which decides on the server of a cluster.
+    /// The first key, used to choose the server in a cluster.
     first: String,
     keys: Words,
     arguments: Words,
 }
 
-/// Words in one allocation: most are short, and all copies share it.
+/// Strings in a single allocation, because most are short. Clones share it.
 #[derive(Debug, Default)]
 struct Words {
     bytes: Vec<u8>,
@@ -55,7 +55,7 @@ impl Call {
         call
     }
 
-    /// Adds a key, which must be in the same slot as the first.
+    /// Adds a key. It must be in the same slot as the first key.
     pub(crate) fn key(&mut self, key: &str) {
         self.keys.bytes.extend_from_slice(key.as_bytes());
         self.keys.end();
@@ -66,42 +66,44 @@ impl Call {
         self.end();
     }
 
-    /// Adds a whole number in decimal digits.
+    /// Adds an integer in decimal digits.
     pub(crate) fn number(&mut self, number: impl Display) {
         write!(self.arguments, "{number}").expect("memory takes everything");
         self.end();
     }
 
-    /// Adds a part of an argument, which ends with [`end`](Self::end). For fred an argument is a frame, which costs
-    /// it 800 instructions, and so what a script can take apart is better one argument.
+    /// Appends to the current argument, which must be completed by [`end`](Self::end).
+    ///
+    /// If the script can split a string, prefer a single argument: fred sends arguments as frames, and a
+    /// frame costs 800 instructions.
     pub(crate) fn part(&mut self, part: impl AsRef<[u8]>) {
         self.arguments.bytes.extend_from_slice(part.as_ref());
     }
 
-    /// Adds a number as a part of an argument, without the formatter of the standard library, which takes five times the
-    /// instructions.
+    /// Appends a number to the current argument. This does not use the standard library formatter, as it
+    /// would take five times more instructions.
     pub(crate) fn digits_part(&mut self, number: u64) {
         self.part(itoa::Buffer::new().format(number));
     }
 
-    /// Adds a text that contains no line break as a line of an argument.
+    /// Appends a line to the current argument. The text must not contain a line break.
     pub(crate) fn line(&mut self, text: &str) {
         self.part(text);
         self.arguments.bytes.push(b'\n');
     }
 
-    /// Adds a number as a line of an argument.
+    /// Appends a number as a line to the current argument.
     pub(crate) fn digits_line(&mut self, number: u64) {
         self.digits_part(number);
         self.arguments.bytes.push(b'\n');
     }
 
-    /// Ends an argument.
+    /// Completes the current argument.
     pub(crate) fn end(&mut self) {
         self.arguments.end();
     }
 
-    /// Returns the first key, and the arguments of a command that runs a script: its digest, keys, arguments.
+    /// Returns the first key, and the arguments for `EVALSHA`: digest, number of keys, keys, arguments.
     pub(super) fn args(self, script: &Script) -> (String, Vec<Value>) {
         let keys = self.keys.ends.len();
         let mut args = Vec::with_capacity(2 + keys + self.arguments.ends.len());
@@ -133,7 +135,7 @@ impl Write for Words {
     }
 }
 
-/// Texts as the arguments of a command.
+/// Converts strings into command arguments.
 pub(crate) fn args<const N: usize>(texts: [&str; N]) -> Vec<Value> {
     texts.map(Value::from).to_vec()
 }

@@ -1,4 +1,4 @@
-/// The properties of a server, as it reports them.
+/// Server properties, as reported by the server.
 ///
 /// ```no_run
 /// # async fn show(store: counter_core::RedisStore) -> Result<(), counter_core::Error> {
@@ -13,23 +13,24 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisServer {
-    /// The server's version; `None` where `INFO` is not permitted.
+    /// The server version. `None` if `INFO` is not permitted.
     pub version: Option<String>,
-    /// True if the server is a node of a cluster; `None` where `INFO` is not permitted.
+    /// True if the server is a cluster node. `None` if `INFO` is not permitted.
     pub cluster: Option<bool>,
-    /// True if the server runs scripts for this user.
+    /// True if this user can run scripts.
     pub scripts: bool,
-    /// True if the server executes transactions for this user; it is only asked if it runs no scripts.
+    /// True if this user can execute transactions. This is only checked if scripts are rejected, and true
+    /// otherwise.
     pub transactions: bool,
-    /// The server's memory limit in bytes, 0 for none; `None` where `INFO` is not permitted.
+    /// The server memory limit in bytes, or 0 if unlimited. `None` if `INFO` is not permitted.
     pub max_memory: Option<u64>,
-    /// The server's `maxmemory-policy`, which applies when the limit is reached; `None` where `INFO` is not
+    /// The server `maxmemory-policy`, applied when the memory limit is reached. `None` if `INFO` is not
     /// permitted.
     pub eviction: Option<String>,
 }
 
 impl RedisServer {
-    /// Returns a sentence for each setting of the server that breaks a promise of this store: see [the
+    /// Returns a warning for server settings that break the guarantees of this store. See [the
     /// guide](crate::guide::redis#memory-and-eviction).
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
@@ -49,7 +50,7 @@ impl RedisServer {
     }
 }
 
-/// Returns what a policy takes away from the promises.
+/// Returns the guarantees that an eviction policy breaks.
 fn cost(policy: &str) -> Option<&'static str> {
     if policy.starts_with("allkeys-") {
         Some(

@@ -4,19 +4,19 @@ use super::cluster::Cluster;
 use super::connection::{Connection, explain, has_code};
 use crate::error::Error;
 
-/// The way to the server that has a key.
+/// Routes commands to the server for a key.
 #[derive(Debug)]
 pub(crate) enum Topology {
     One(Arc<Connection>),
     Cluster(Box<Cluster>),
-    /// A user's own client of a cluster. It sends each command to the server of its key, while a transaction
-    /// has to stay with one server: so a cluster of our own is created as soon as one is needed.
+    /// A cluster client created by the user. It routes commands by key, but transactions need to stay on the
+    /// same server, so we create our own cluster on demand.
     Own(Arc<Connection>, OnceLock<Box<Cluster>>),
 }
 
 impl Topology {
-    /// Sends something to the server of this key; in a cluster once more, to another server, when the slot of
-    /// the key has moved.
+    /// Sends a request to the server for this key. In a cluster, this retries on a different server if the
+    /// slot has moved.
     pub(crate) async fn send<T, F: Future<Output = Result<T, Error>>>(
         &self,
         key: &str,
@@ -25,7 +25,7 @@ impl Topology {
         match self {
             Self::One(server) | Self::Own(server, _) => send(Arc::clone(server)).await,
             Self::Cluster(cluster) => match cluster.learn(send(cluster.owner(key).await?).await) {
-                // Nothing was executed, and the next map names the server that will.
+                // The command has not been executed, and the refreshed map will name the right server.
                 Err(error) if has_code(&error, "MOVED") => {
                     cluster.learn(send(cluster.owner(key).await?).await)
                 }
@@ -34,7 +34,7 @@ impl Topology {
         }
     }
 
-    /// Returns the connection that commands for this key take.
+    /// Returns the connection used for commands on this key.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
@@ -42,7 +42,7 @@ impl Topology {
         }
     }
 
-    /// Returns the server of this key, for commands that have to stay with it.
+    /// Returns the server for this key, for commands that must all be sent to the same server.
     pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) => Ok(Arc::clone(server)),
@@ -60,7 +60,7 @@ impl Topology {
         }
     }
 
-    /// Takes note of what an answer says about which server has which key.
+    /// Updates the slot map if this reply shows that it is stale.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match self {
             Self::One(_) => answer,
@@ -72,7 +72,7 @@ impl Topology {
         }
     }
 
-    /// Waits for the first connection, for at most a few seconds.
+    /// Waits a few seconds at most for the initial connection.
     pub(crate) async fn wait(&self) {
         match self {
             Self::One(server) | Self::Own(server, _) => server.wait().await,

@@ -1,12 +1,11 @@
-//! WATCH, MULTI and EXEC, for servers that refuse scripts.
+//! WATCH, MULTI and EXEC, for servers that reject scripts.
 //!
-//! Keys are watched by a connection. So transactions have their own connections, each used by one transaction
-//! at a time. These never reconnect by themselves: after an error they are dropped, and with them whatever
-//! was under way. There are two for each server, however many callers there are: one for batches and
-//! cleaning, one for all other calls.
+//! Redis watches keys per connection, so transactions use dedicated connections, with a single transaction at
+//! a time. These never reconnect: on error they are dropped, including any pending transaction. We open two
+//! per server, regardless of the number of callers: one for batches and cleanup, one for all other calls.
 //!
-//! A caller may be dropped at any await. So the connection is kept in its queue and not in the caller's
-//! future, along with a note of what was begun: the next transaction ends that first.
+//! A caller can be dropped at any await, so we store the connection in the queue instead of the future of the
+//! caller, along with the transaction state. The next transaction will then reset the connection.
 
 use std::fmt::Display;
 
@@ -21,42 +20,42 @@ use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explai
 use crate::error::{Error, ErrorKind};
 use crate::family::future::Answer;
 
-/// The queue that decides which transactions wait for one another.
+/// The queue for a transaction. Transactions in the same queue wait for one another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
-    /// Batches and cleaning.
+    /// Batches and cleanup.
     Upkeep,
-    /// Calls that a request of the application may wait for.
+    /// Calls that application requests might be waiting for.
     Calls,
 }
 
-/// A transaction that has its connection to itself.
+/// A transaction with exclusive use of the connection.
 pub(crate) struct Transaction<'a> {
     exclusive: MutexGuard<'a, Option<Exclusive>>,
     server: &'a Connection,
 }
 
 impl Connection {
-    /// Watches a key: the transaction is only executed if no other client changes it.
+    /// Watches a key: the transaction will only be executed if other clients do not change the key.
     pub(crate) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
         self.watch_in(Queue::Upkeep, key).await
     }
 
-    /// Does what [`watch`](Self::watch) does, in this queue.
+    /// Like [`watch`](Self::watch), but uses the given queue.
     pub(crate) async fn watch_in(&self, queue: Queue, key: &str) -> Result<Transaction<'_>, Error> {
         let mut transaction = self.begin_in(queue).await?;
         transaction.watch(key).await?;
         Ok(transaction)
     }
 
-    /// Watches nothing: the transaction is executed whatever other clients do.
+    /// Starts a transaction that does not watch keys: it will be executed regardless of other clients.
     pub(crate) fn begin_in(&self, queue: Queue) -> Answer<'_, Transaction<'_>> {
         Box::pin(self.begun_in(queue))
     }
 
     async fn begun_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
-        // A connection that hangs ends in bounded time. Transactions behind it do not wait for all that are
-        // before them.
+        // The timeout includes the wait for the lock, so that callers do not wait for the sum of all queued
+        // transactions. A hanging connection is also closed in bounded time.
         let begun = timeout(TIMEOUT, async {
             let queue = match queue {
                 Queue::Upkeep => &self.transactions.upkeep,
@@ -65,7 +64,7 @@ impl Connection {
             let exclusive = queue.lock().await;
             let mut transaction = Transaction { exclusive, server: self };
             transaction.make_ready().await?;
-            // From here on, answers may be under way, which a caller that is dropped leaves behind.
+            // From here on, replies may be pending if the caller is dropped.
             transaction.set(Begun::Watch);
             Ok(transaction)
         });
@@ -74,13 +73,13 @@ impl Connection {
 }
 
 impl<'a> Transaction<'a> {
-    /// Watches one more key.
+    /// Watches an additional key.
     pub(crate) async fn watch(&mut self, key: &str) -> Result<(), Error> {
         let _: Value = self.call("WATCH", vec![key.into()]).await?;
         Ok(())
     }
 
-    /// Sends one command before the transaction begins.
+    /// Sends a command. This must be called before the transaction is executed.
     pub(crate) async fn call<R: FromValue>(
         &self,
         name: &'static str,
@@ -91,7 +90,7 @@ impl<'a> Transaction<'a> {
         judged(handle, answer)?.convert().map_err(|error| self.distrust(error))
     }
 
-    /// Ends the connection, which gave an answer that does not fit the command.
+    /// Closes the connection because of a reply that does not match the command.
     pub(super) fn distrust(&self, error: impl Display) -> Error {
         if let Ok(handle) = self.handle() {
             handle.end();
@@ -99,15 +98,14 @@ impl<'a> Transaction<'a> {
         unavailable(format!("the answer does not fit the command: {error}"))
     }
 
-    /// Executes the commands at once, and returns for each the error of the server, if any; `None` when a
-    /// watched key was changed and nothing was done.
+    /// Executes the commands atomically, and returns the server errors by command. Returns `None` if a
+    /// watched key has been changed, in which case the commands are not executed.
     pub(crate) async fn execute(self, commands: Vec<Command>) -> Result<Option<Vec<Option<String>>>, Error> {
         let answers = self.exchange(commands).await?;
         Ok(answers.map(|answers| answers.iter().map(refusal).collect()))
     }
 
-    /// Does what [`execute`](Self::execute) does, and returns for each command its integer, if it returns
-    /// one, or the error of the server.
+    /// Like [`execute`](Self::execute), but returns the integer replies, or the server errors, by command.
     pub(crate) async fn execute_for_integers(
         self,
         commands: Vec<Command>,
@@ -127,9 +125,9 @@ impl<'a> Transaction<'a> {
 
     async fn exchanged(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
         self.set(Begun::Multi);
-        // The answer is awaited, and in each transaction, since rights may be revoked at any time: commands
-        // sent along with a MULTI that is refused would be executed at once, and only in part if the
-        // connection breaks.
+        // We need to wait for this reply in all transactions, because permissions can be revoked at any time:
+        // if MULTI is rejected, commands sent along with it would be executed immediately, and only in part
+        // if the connection breaks.
         let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
         if !is_ok(&multi) {
             return Err(self.distrust("MULTI did not return OK"));
@@ -163,14 +161,14 @@ impl<'a> Transaction<'a> {
         Err(self.distrust("a command of a transaction was not queued"))
     }
 
-    /// Ends without executing anything.
+    /// Ends the transaction without executing any commands.
     pub(crate) async fn abandon(mut self) -> Result<(), Error> {
         let _: Value = self.call("UNWATCH", Vec::new()).await?;
         self.set(Begun::Nothing);
         Ok(())
     }
 
-    /// Ends what an earlier transaction left behind, or connects.
+    /// Resets the state left over from an earlier transaction, or connects.
     async fn make_ready(&mut self) -> Result<(), Error> {
         if !self.settles().await {
             *self.exclusive = None;
@@ -183,22 +181,24 @@ impl<'a> Transaction<'a> {
         judged(handle, handle.connected().await)
     }
 
-    /// Returns whether there is a connection with nothing under way on it.
+    /// Resets the connection. Returns `false` if this fails, and the connection must be replaced.
     async fn settles(&mut self) -> bool {
         let Some(Exclusive { handle, begun, since }) = &*self.exclusive else { return true };
-        // A connection that broke while it was idle would only be noticed by its silence, seconds later.
+        // Without this check, we would only notice by a timeout, seconds later, that an idle connection is
+        // broken.
         if handle.has_ended() {
             return false;
         }
         if *begun == Begun::Nothing {
             return true;
         }
-        // It may hang, and the callers that check whether it does may be dropped before they know.
+        // The connection may hang, and the callers that would detect this may have been dropped.
         if since.elapsed() >= TIMEOUT {
             return false;
         }
         if *begun == Begun::Multi {
-            // Where nothing was queued, or this is not permitted, the next answer says more.
+            // This can fail if MULTI was not executed or DISCARD is not permitted, so only the next reply
+            // counts.
             drop(self.call::<Value>("DISCARD", Vec::new()).await);
         }
         let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
@@ -224,7 +224,8 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Explains the error of an answer. A connection whose answer did not come is of no use any more.
+/// Explains the error of a reply. If the reply is missing, the connection is closed because it can't be used
+/// any more.
 fn judged<T>(handle: &ClientHandle, answer: Result<T, FredError>) -> Result<T, Error> {
     answer.map_err(|error| judge(handle, error))
 }
@@ -241,12 +242,12 @@ fn judge(handle: &ClientHandle, error: FredError) -> Error {
     }
 }
 
-/// True if the answer is `OK`, and not `QUEUED`.
+/// Returns `true` if the reply is `OK`, but not `QUEUED`.
 fn is_ok(answer: &Value) -> bool {
     answer.as_str().is_some_and(|answer| answer == "OK")
 }
 
-/// Explains a MULTI that is refused, where scripts are as well.
+/// Explains why MULTI is rejected. Transactions are only used if scripts are rejected as well.
 fn no_transactions(error: Error) -> Error {
     match answer_of(&error) {
         Some(words) if is_code(words, "NOPERM") || words.starts_with("ERR unknown command") => {

@@ -1,9 +1,9 @@
-//! The string that Redis stores under the key of a HyperLogLog.
+//! The Redis HyperLogLog encoding.
 //!
-//! A header of 16 bytes: `HYLL`, the encoding (0 dense, 1 sparse), three bytes unused, eight bytes of
-//! cached cardinality whose highest bit says that the cache is stale. Then either 6 bits a register,
-//! lowest bits first, or runs: `00xxxxxx` is 1–64 zeros, `01xxxxxx yyyyyyyy` is 1–16384 zeros,
-//! `1vvvvvxx` is 1–4 registers of the rank 1–32 (`hyperloglog.c`, Redis 7.0).
+//! A header of 16 bytes: `HYLL`, the encoding (0 dense, 1 sparse), three unused bytes, and eight bytes of
+//! cached cardinality, with the highest bit set if the cache is stale. Followed by either 6 bits per
+//! register, lowest bits first, or run lengths: `00xxxxxx` is 1–64 zeros, `01xxxxxx yyyyyyyy` is 1–16384
+//! zeros, `1vvvvvxx` is 1–4 registers with a rank of 1–32 (`hyperloglog.c`, Redis 7.0).
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use super::{MAX_RANK, REGISTERS, Register, Registers, SPARSE, Sketch, dense};
 const HEADER: usize = 16;
 const DENSE: usize = HEADER + REGISTERS * 6 / 8;
 
-/// An error of bytes that are not a HyperLogLog value of Redis.
+/// An error returned if bytes are not a Redis HyperLogLog value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SketchError {
-    /// There is no `HYLL` header of 16 bytes.
+    /// The 16-byte `HYLL` header is missing.
     Header,
-    /// The encoding is neither 0 nor 1.
+    /// The encoding is not 0 or 1.
     Encoding(u8),
-    /// The number of registers is not 2^14, or the value ends inside a register.
+    /// The number of registers is not 2^14, or the value ends inside of a register.
     Length,
     /// A register has a rank above 51.
     Rank(u8),
@@ -41,18 +41,19 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
     bytes
 }
 
-/// The length from which on Redis stores registers densely, in bytes without the header.
+/// Maximum length of the sparse encoding in Redis, in bytes, excluding the header.
 #[cfg(any(feature = "dump", feature = "sql"))]
 const SPARSE_BYTES: usize = 3000;
 
-/// Writes registers, ascending by index, as runs; `None` where that is too long or a rank does not fit.
+/// Writes registers as run lengths, which must be in ascending order. Returns `None` if the result is too
+/// long, or if a rank can't be encoded.
 #[cfg(any(feature = "dump", feature = "sql"))]
 pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEADER];
     bytes[..4].copy_from_slice(b"HYLL");
     bytes[4] = 1;
     bytes[HEADER - 1] = 0x80;
-    // The run of one rank that ends before `next`.
+    // The current run: `run` registers with the same rank, ending before `next`.
     let (mut next, mut rank, mut run) = (0, 0_u8, 0_u8);
     for register in registers {
         let index = usize::from(register.index);
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_sparse_value_is_read_run_by_run() {
-        // Two zeros, three registers of rank 5, and zeros to the end.
+        // Two zeros, three registers with rank 5, then zeros up to the end.
         let runs = [0x01, 0x80 | 4 << 2 | 2, 0x40 | 0x3f, 0xfa];
         let sketch = decode(&value(1, &runs)).expect("well formed");
         let expected: Sketch = (2..5).map(|index| Register { index, rank: 5 }).collect();

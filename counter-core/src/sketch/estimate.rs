@@ -1,16 +1,17 @@
-//! Ertl's estimator, in the form and the order of operations of `hllCount` in Redis.
+//! The estimator by Ertl, using the same order of operations as `hllCount` in Redis.
 
 use super::{MAX_RANK, REGISTERS, Register};
 
-/// 1 / (2 ln 2), to Redis's digits.
+/// 1 / (2 ln 2), using the same digits as Redis.
 const ALPHA_INFINITY: f64 = 0.721_347_520_444_481_7;
 
-/// The number of registers of each rank, 0 where they are not set.
+/// The number of registers by rank. Index 0 counts empty registers.
 type Histogram = [u32; MAX_RANK as usize + 1];
 
-/// Returns the histogram of the ranks of all registers.
+/// Returns the rank histogram for all registers.
 pub(super) fn histogram(ranks: &[u8]) -> Histogram {
-    // Neighbours often have the same rank: counted in one place, each would wait for the one before.
+    // Adjacent registers often have the same rank. With a single histogram, an increment would need to wait
+    // for the previous increment.
     let mut parts = [[0; MAX_RANK as usize + 1]; 4];
     for ranks in ranks.chunks(4) {
         for (part, rank) in parts.iter_mut().zip(ranks) {
@@ -20,7 +21,7 @@ pub(super) fn histogram(ranks: &[u8]) -> Histogram {
     std::array::from_fn(|rank| parts.iter().map(|part| part[rank]).sum())
 }
 
-/// Returns the histogram of registers of which these are set.
+/// Returns the rank histogram, given the non-zero registers.
 pub(super) fn histogram_of_set(set: &[Register]) -> Histogram {
     let mut of_rank = [0; MAX_RANK as usize + 1];
     for register in set {
@@ -30,7 +31,7 @@ pub(super) fn histogram_of_set(set: &[Register]) -> Histogram {
     of_rank
 }
 
-/// Returns the estimate from a histogram.
+/// Computes the estimate from a histogram.
 pub(super) fn estimate(of_rank: &Histogram) -> u64 {
     let m = REGISTERS as f64;
     let mut z = m * tau((m - f64::from(of_rank[usize::from(MAX_RANK)])) / m);

@@ -1,8 +1,8 @@
-//! MurmurHash64A (Austin Appleby) with the seed of Redis, and its inverse for inputs of 8 bytes.
+//! MurmurHash64A (Austin Appleby) with the Redis seed, and the inverse for inputs of 8 bytes.
 
 const SEED: u64 = 0xadc8_3b19;
 const M: u64 = 0xc6a4_a793_5bd1_e995;
-/// `M` is odd, so it has an inverse modulo 2^64.
+/// `M` is odd, so it can be inverted modulo 2^64.
 const M_INVERSE: u64 = inverse_of(M);
 const R: u32 = 47;
 
@@ -22,7 +22,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     fold(h)
 }
 
-/// Returns the 8 bytes whose hash is `h`: every step of the hash backwards.
+/// Returns the 8 bytes that hash to `h`, by reverting all steps of the hash.
 pub(super) fn inverse(h: u64) -> [u8; 8] {
     let h = fold(fold(h).wrapping_mul(M_INVERSE));
     let word = h.wrapping_mul(M_INVERSE) ^ SEED ^ M.wrapping_mul(8);
@@ -33,13 +33,14 @@ fn scramble(word: u64) -> u64 {
     fold(word.wrapping_mul(M)).wrapping_mul(M)
 }
 
-/// Folds the upper half into the lower; it is its own inverse, since the shift is more than half of the
-/// width.
+/// Folds the upper half into the lower half. This is self-inverse because the shift is larger than half of
+/// the width.
 const fn fold(h: u64) -> u64 {
     h ^ (h >> R)
 }
 
-/// Computes an inverse; Newton's iteration doubles the correct low bits at each step, from three to 96.
+/// Computes the inverse using Newton's method, which doubles the number of correct low bits per step, from 3
+/// to 96.
 const fn inverse_of(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut step = 0;

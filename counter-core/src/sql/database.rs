@@ -16,13 +16,13 @@ use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 use crate::time::expiry_clock::ExpiryClock;
 
-/// The time that a batch may take: after an outage it has thousands of buckets, and would never be applied if it
-/// were limited like other calls.
+/// Timeout for a batch. It is longer than for other calls because there can be thousands of buckets to write
+/// after an outage.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time that the creation of the tables may take.
+/// Timeout for creating the tables.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A database of counters, for all families.
+/// A counter database, shared by all families.
 #[derive(Debug)]
 pub(crate) struct Database {
     source: Box<dyn Source>,
@@ -34,7 +34,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Creates a database from the source of its connections, which counts them as it opens them.
+    /// Creates a database. The source must count the connections that it opens.
     pub(super) fn new(
         dialect: &'static Dialect,
         source: impl Source + 'static,
@@ -48,12 +48,12 @@ impl Database {
         self.dialect
     }
 
-    /// Returns the number of connections that were made.
+    /// Returns the number of connections made.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of an attempt, which is repeated for up to 5 s while it conflicts with other transactions.
+    /// Runs an operation. If it conflicts with other transactions, this will retry for up to 5 s.
     pub(crate) async fn attempt<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -61,7 +61,7 @@ impl Database {
         Self::attempt_within(CALL_TIMEOUT, once).await
     }
 
-    /// Returns the result of an attempt at a batch, which may take a minute if each statement is answered in time.
+    /// Runs a batch operation. It can take up to 60 s if the individual statements do not time out.
     pub(crate) async fn attempt_batch<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -91,7 +91,7 @@ impl Database {
         }
     }
 
-    /// Begins a transaction for writing, unless the tables have another version by now.
+    /// Begins a write transaction. Returns an error if the table version does not match.
     pub(crate) async fn begin(&self) -> Result<Session, Failure> {
         let pools = self.pools().await?;
         let mut session = pools.writer().await?;
@@ -111,17 +111,17 @@ impl Database {
         self.source.pools().await
     }
 
-    /// Returns whether the database is gone with this value.
+    /// Returns `true` if the database is in memory, i.e. dropped together with this value.
     pub(crate) const fn is_in_memory(&self) -> bool {
         self.is_in_memory
     }
 
-    /// Returns whether the file of the database was removed or replaced recently.
+    /// Returns `true` if the database file has been removed or replaced recently.
     pub(crate) fn was_replaced(&self) -> bool {
         self.source.was_replaced()
     }
 
-    /// Reads by one statement.
+    /// Executes a single query.
     pub(crate) async fn fetch(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
         let fetch = || async {
             let mut session = self.reader().await?;
@@ -132,7 +132,7 @@ impl Database {
         self.attempt(fetch).await
     }
 
-    /// Checks that the settings of the database are suitable.
+    /// Checks whether the database settings are suitable.
     pub(crate) async fn check_settings(&self) -> Result<(), SchemaError> {
         let unfit = self.dialect.unfit;
         if unfit.is_empty() {
@@ -144,7 +144,7 @@ impl Database {
         reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unfit(reason)))
     }
 
-    /// Checks that the tables exist and have the right version.
+    /// Checks whether the tables exist and have the right version.
     pub(crate) async fn check_tables(&self) -> Result<(), SchemaError> {
         let read = || async {
             let pools = self.pools().await?;
@@ -154,7 +154,7 @@ impl Database {
         schema.check(version.as_deref())
     }
 
-    /// Creates the tables, or upgrades those of an older version.
+    /// Creates the tables, or upgrades them from an older version.
     pub(crate) async fn create_tables(&self) -> Result<(), SchemaError> {
         let create = || async { tables::create(&self.pools().await?).await };
         Self::attempt_within(SCHEMA_TIMEOUT, create).await.map_err(SchemaError::Unknown)

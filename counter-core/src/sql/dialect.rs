@@ -1,4 +1,4 @@
-//! The differences between the databases.
+//! Differences between the supported databases.
 
 use std::fmt::Write;
 
@@ -7,53 +7,52 @@ use sqlx::error::DatabaseError;
 
 use super::failure::{Class, Failure};
 
-/// The expressions and statements that differ between the databases.
+/// Expressions and statements that differ between databases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
-    /// The name of the database, for people.
+    /// The display name.
     pub(crate) name: &'static str,
-    /// The Unix time of the database's clock.
+    /// The database clock, as Unix time.
     pub(crate) now: &'static str,
-    /// The statement that begins a transaction for writing.
+    /// Begins a write transaction.
     pub(super) begin: &'static str,
-    /// The same, and a statement that returns the version of the tables: one request to a server.
+    /// Begins a write transaction and selects the table version, in a single round trip.
     pub(super) begin_with_version: &'static str,
-    /// A comparison with a [list](super::Value::Ints) of numbers or texts.
+    /// Compares with a [list](super::Value::Ints) of numbers or strings.
     pub(crate) in_list: &'static str,
-    /// The rows of [pairs](super::Value::Pairs), as a table `pair` with the columns `id` and `n`.
+    /// Converts [pairs](super::Value::Pairs) into a table `pair` with the columns `id` and `n`.
     pub(crate) pairs: &'static str,
-    /// Locks the rows of a `SELECT` until the transaction ends.
+    /// Locks the selected rows until the transaction ends.
     pub(crate) for_update: &'static str,
-    /// The end of the `SELECT` of rows to delete, which skips rows that another transaction has locked.
+    /// Appended when selecting rows to delete, in order to skip rows locked by other transactions.
     pub(super) skip_locked: &'static str,
-    /// An aggregate that joins the lines of all rows into one text, where `{}` is a line; and the text before, between
-    /// and after the columns of a line.
+    /// An aggregate that joins lines into a single string, with `{}` as the placeholder for a line, and the
+    /// strings to put before, between and after the columns of a line.
     pub(super) lines: (&'static str, [&'static str; 3]),
-    /// The larger of two numbers: the name of the function.
+    /// The function that returns the larger of two numbers.
     pub(crate) greatest: &'static str,
-    /// Whether an `UPDATE` names a second table after `FROM`, and not before `SET`.
+    /// True if the second table of an `UPDATE` is named in a `FROM` clause, false if before `SET`.
     pub(super) updates_from: bool,
-    /// Whether an `INSERT` handles existing rows by `ON CONFLICT`.
+    /// True if `INSERT` supports `ON CONFLICT`.
     pub(crate) on_conflict: bool,
-    /// Whether a `DELETE` can have a `LIMIT`.
+    /// True if `DELETE` supports `LIMIT`.
     pub(super) limits_delete: bool,
-    /// A statement that returns the reason if the database cannot be used; empty if it always can.
+    /// Selects the reason if the database is not suitable. Empty if there is nothing to check.
     pub(super) unfit: &'static str,
-    /// Statements that set up each connection; empty if there are none.
+    /// Statements to set up a new connection. Can be empty.
     pub(super) settings: &'static str,
-    /// The steps of the [schema](super::schema::Schema).
+    /// The [schema](super::schema::Schema) steps.
     pub(super) schema: &'static [&'static str],
-    /// Statements that keep other processes from changing the schema, and let them continue; empty where a transaction
-    /// does so.
+    /// Statements to lock and unlock the schema. Empty if the transaction is sufficient.
     pub(super) lock: [&'static str; 2],
-    /// The tables of entities.
+    /// The entity tables.
     pub(crate) entity_schema: &'static str,
-    /// Returns the meaning of an error that the database returned.
+    /// Classifies an error returned by the database.
     pub(crate) classify: fn(&dyn DatabaseError) -> Class,
 }
 
 impl Dialect {
-    /// Returns the failure that an error stands for.
+    /// Converts an `sqlx` error into a failure.
     pub(crate) fn failure(&self, error: SqlError) -> Failure {
         match &error {
             SqlError::Database(answer) => Failure::Answer((self.classify)(&**answer), error),
@@ -61,14 +60,14 @@ impl Dialect {
         }
     }
 
-    /// Writes an aggregate that answers with a line for each row, in any order, and in it these columns with a blank
-    /// between them: thousands of rows take far longer than one that is as long.
+    /// Writes an aggregate that returns all rows as lines, in any order, with the columns separated by a
+    /// blank. Thousands of rows take far longer to fetch than a single row with the same data.
     pub(crate) fn lines(&self, columns: &[&str]) -> String {
         let (all, [open, between, close]) = self.lines;
         all.replace("{}", &format!("{open}{}{close}", columns.join(between)))
     }
 
-    /// Writes an `INSERT` that does not change existing rows; `rows` is the text after the columns.
+    /// Writes an `INSERT` that does not change existing rows. `rows` is appended to the columns.
     pub(crate) fn insert_new(&self, into: &str, rows: &str) -> String {
         if self.on_conflict {
             format!("INSERT INTO {into} {rows} ON CONFLICT DO NOTHING")
@@ -77,8 +76,8 @@ impl Dialect {
         }
     }
 
-    /// Writes an `INSERT` that sets columns of existing rows. In the value of a column, `{new}` is the value of the new
-    /// row, and `{old}` that of the existing row.
+    /// Writes an `INSERT` that updates columns in existing rows. In column values, `{new}` refers to the new
+    /// row, and `{old}` to the existing row.
     pub(crate) fn upsert(
         &self,
         table: &str,
@@ -104,7 +103,7 @@ impl Dialect {
         text
     }
 
-    /// Writes a `DELETE` of at most this number of rows; `keys` are the columns of the primary key.
+    /// Writes a `DELETE` with a row limit. `keys` must be the primary key columns.
     pub(crate) fn delete_some(&self, table: &str, keys: &str, such: &str, most: i64) -> String {
         if self.limits_delete {
             return format!("DELETE FROM {table} WHERE {such} LIMIT {most}");
@@ -116,7 +115,8 @@ impl Dialect {
         )
     }
 
-    /// Writes an `UPDATE` of a table, as `kept`, by pairs: `set` may name `pair.n`, and `such` names the rows.
+    /// Writes an `UPDATE` using pairs. The table is aliased as `kept`. `value` can refer to `pair.n`, and the
+    /// condition selects the rows.
     pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, such: &str) -> String {
         let pairs = self.pairs;
         if self.updates_from {

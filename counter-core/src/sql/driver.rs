@@ -1,4 +1,4 @@
-//! The drivers of `sqlx` behind one interface.
+//! A common interface for the `sqlx` drivers.
 
 use std::fmt;
 
@@ -11,41 +11,41 @@ use super::failure::Failure;
 use super::statement::Value;
 use crate::family::future::BoxFuture;
 
-/// A kind of database.
+/// A supported database.
 pub(crate) trait Driver: sqlx::Database<Connection: Connection> {
     const DIALECT: &'static Dialect;
 }
 
-/// A connection to a database.
+/// A database connection.
 pub(crate) trait Connection: Send {
-    /// Executes a statement; returns the number of rows that it found to change.
+    /// Executes a statement, and returns the number of affected rows.
     fn execute<'a>(
         &'a mut self,
         text: &'a str,
         values: &'a [Value<'a>],
     ) -> BoxFuture<'a, Result<u64, SqlError>>;
 
-    /// Executes a statement that returns rows.
+    /// Executes a query.
     fn fetch<'a>(
         &'a mut self,
         text: &'a str,
         values: &'a [Value<'a>],
     ) -> BoxFuture<'a, Result<Vec<Row>, SqlError>>;
 
-    /// Executes one or more statements without values in one request; returns the rows of all of them.
+    /// Executes statements with no values in a single request, and returns all rows.
     fn fetch_text(&mut self, text: &'static str) -> BoxFuture<'_, Result<Vec<Row>, SqlError>>;
 }
 
-/// A pool of connections.
+/// A connection pool.
 pub(super) trait Pool: fmt::Debug + Send + Sync {
     fn acquire(&self) -> BoxFuture<'_, Result<Box<dyn Pooled>, SqlError>>;
 }
 
-/// A connection of a pool.
+/// A pooled connection.
 pub(super) trait Pooled: fmt::Debug + Send {
     fn connection(&mut self) -> &mut dyn Connection;
 
-    /// Closes the connection instead of returning it to its pool, which would wait for an answer that may never come.
+    /// Closes the connection. We can't return it to the pool if a reply might be pending that never arrives.
     fn close(self: Box<Self>);
 }
 
@@ -65,10 +65,10 @@ impl<D: Driver> Pooled for PoolConnection<D> {
     }
 }
 
-/// A row that a statement returned; columns count from 0.
+/// A row returned by a query. Columns are indexed from 0.
 pub(crate) struct Row(Box<dyn Columns>);
 
-/// The columns of a row, `None` for NULL.
+/// The columns of a row. These return `None` for NULL.
 pub(super) trait Columns: Send + Sync {
     fn int(&self, column: usize) -> Result<Option<i64>, SqlError>;
     fn text(&self, column: usize) -> Result<Option<String>, SqlError>;
@@ -93,7 +93,7 @@ impl Row {
         not_null(column, self.0.text(column))
     }
 
-    /// Returns a text, or `None` for NULL.
+    /// Returns a string, or `None` for NULL.
     pub(crate) fn optional_text(&self, column: usize) -> Result<Option<String>, Failure> {
         self.0.text(column).map_err(Failure::Silence)
     }
@@ -113,10 +113,10 @@ fn not_null<T>(column: usize, value: Result<Option<T>, SqlError>) -> Result<T, F
     value.and_then(|value| value.ok_or_else(null)).map_err(Failure::Silence)
 }
 
-/// Implements [`Driver`] for one of the drivers of `sqlx`; the rest binds each kind of list to a query.
+/// Implements [`Driver`] for an `sqlx` driver. The last arguments bind lists to a query.
 ///
-/// It is a macro because the bounds of generic code would be longer, and because `sqlx` has no trait for the number of
-/// affected rows.
+/// We use a macro because generic code would need longer bounds, and because `sqlx` has no trait for the
+/// number of affected rows.
 macro_rules! driver {
     ($driver:ty, $connection:ty, $row:ty, $query:ident, $ints:ident => $bind_ints:expr, $texts:ident => $bind_texts:expr, $pairs:ident => $bind_pairs:expr) => {
         const _: () = {
@@ -125,7 +125,7 @@ macro_rules! driver {
             use $crate::sql::driver::{Columns, Connection, Driver};
             use $crate::sql::{Row, Value};
 
-            /// Builds a query from a text and its values.
+            /// Builds a query from the statement and the values.
             macro_rules! query {
                 ($text:ident, $values:ident) => {{
                     let mut $query = sqlx::QueryBuilder::<$driver>::new("");
@@ -189,7 +189,7 @@ macro_rules! driver {
                 }
 
                 fn text(&self, column: usize) -> Result<Option<String>, SqlError> {
-                    // Unchecked, since MariaDB does not report a text that is compared byte by byte as text.
+                    // Unchecked because MariaDB does not report binary strings as text.
                     self.try_get_unchecked(column)
                 }
 

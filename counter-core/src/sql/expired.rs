@@ -1,4 +1,4 @@
-//! Rows that have expired, and the time that decides about them.
+//! Deletes expired rows, and manages the clock used to decide if a row is expired.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::time::Timestamp;
 use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 
-/// The tables with rows that nothing reads after their expiry, with the columns of their keys, and the condition
-/// that they began after an instant. The tokens of a window are removed before it.
+/// Tables containing rows that are not used any more after they expire, with the key columns, and the
+/// condition that the row starts after a given time. Window tokens are removed before the window.
 const TABLES: [(&str, &str, &str); 2] = [
     (
         "access_window_token",
@@ -23,18 +23,19 @@ const TABLES: [(&str, &str, &str); 2] = [
     ("access_window", "id", "start > ?"),
 ];
 
-/// The number of rows that one transaction removes from a table. No transaction inserts more.
+/// Maximum number of rows that a transaction removes from a table. Transactions never insert more than this.
 const ROWS: i64 = 1000;
 
-/// The condition of the rows to remove, in each of the tables.
+/// Condition for rows to remove. It applies to all tables.
 const OVER: &str = "expiry <= ?";
 
-/// The seconds by which the stored time may differ from the trusted one: it is written this rarely.
+/// Maximum difference in seconds between the stored and the trusted time. The stored time is only updated if
+/// this is exceeded.
 const STORED_TOLERANCE: u64 = 600;
 
 impl Database {
-    /// Begins to follow the clock of the database, before this process has written: from the time that the last
-    /// process trusted, or else from its last batch.
+    /// Starts to follow the database clock. This must be called before the process writes. It starts from the
+    /// time that the previous process trusted, or from its last batch.
     pub(super) async fn begin_clock(&self, session: &mut Session) -> Result<(), Failure> {
         if self.clock.get().is_some() {
             return Ok(());
@@ -54,8 +55,8 @@ impl Database {
         Ok(())
     }
 
-    /// Returns when rows expire, for a transaction that deletes by the time `now`, or by the clock of the database if
-    /// that is earlier: the clock of this machine may be ahead.
+    /// Returns the expiry times for a transaction. If the database clock is earlier than `now`, this uses the
+    /// database clock, because the local clock may be wrong.
     pub(crate) async fn expiry(&self, session: &mut Session, now: Timestamp) -> Result<Expiry, Failure> {
         let text = format!(
             "SELECT {}, (SELECT value FROM access_meta WHERE name = 'trusted_time')",
@@ -83,12 +84,13 @@ impl Database {
         Ok(expiry)
     }
 
-    /// Returns whether the clock of the database is so far ahead of the trusted time that it is reported.
+    /// Returns `true` if the database clock is far ahead of the trusted time, and we need to warn about it.
     pub(crate) fn is_clock_ahead(&self) -> bool {
         self.clock.get().is_some() && self.clock().is_ahead()
     }
 
-    /// Removes rows that have expired by the database's clock, some at a time; returns whether there may be more.
+    /// Removes a limited number of expired rows, using the database clock. Returns `true` if there may be
+    /// more rows to remove.
     pub(crate) async fn delete_expired(&self) -> Result<bool, Error> {
         let mut more = false;
         for (table, keys, begins) in TABLES {
@@ -97,7 +99,8 @@ impl Database {
                 let expiry = self.expiry(&mut session, Timestamp::MAX).await?;
                 let mut more = false;
                 for Expired { begin_after, at } in expiry.expired() {
-                    // As a value: PostgreSQL searches no index for a clock that runs on.
+                    // Passed as a value because PostgreSQL does not use an index if the condition contains a
+                    // running clock.
                     let (at, after) =
                         (Value::Int(unix(at)), begin_after.map(|after| Value::Int(unix(after))));
                     let such = if after.is_some() { format!("{OVER} AND {begins}") } else { OVER.to_owned() };

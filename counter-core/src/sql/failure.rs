@@ -6,44 +6,44 @@ use sqlx::Error as SqlError;
 use super::schema::SchemaError;
 use crate::error::{Error, ErrorKind};
 
-/// The meaning of an error that a database returned.
+/// Classification of an error returned by a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The transaction conflicted with another one, and a retry is safe.
+    /// The transaction is in conflict with a concurrent transaction. It is safe to retry.
     Busy,
-    /// A sum leaves the range of an `i64`.
+    /// A sum is out of range for an `i64`.
     OutOfRange,
-    /// The disk of the database is full.
+    /// The database disk is full.
     Full,
-    /// The server is shutting down or has failed, perhaps after the commit.
+    /// The server is shutting down or has failed. The transaction may already be committed.
     Unconfirmed,
     /// The table does not exist.
     NoTable,
-    /// Anything else: nothing was done.
+    /// Any other error. The statement has not been executed.
     Refused,
 }
 
-/// A failure of a statement.
+/// A failed statement.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The database returned an error of this class.
     Answer(Class, SqlError),
-    /// The database did not answer, or its answer could not be read.
+    /// The database did not respond, or the response can't be decoded.
     Silence(SqlError),
     /// The database contains unexpected data.
     Malformed(Error),
-    /// The tables are not of this version: nothing was done.
+    /// The table version does not match. The statement has not been executed.
     Schema(SchemaError),
-    /// The file of the database is not the one that was opened.
+    /// The database file has been removed or replaced.
     File(Box<dyn StdError + Send + Sync>),
 }
 
-/// An error of a database whose disk is full.
+/// An error returned if the database disk is full.
 #[derive(Debug)]
 pub(crate) struct DatabaseFull(SqlError);
 
 impl Failure {
-    /// Returns what the database answered.
+    /// Returns the class if the database returned an error.
     pub(crate) const fn class(&self) -> Option<Class> {
         match self {
             Self::Answer(class, _) => Some(*class),

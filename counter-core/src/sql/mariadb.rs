@@ -13,7 +13,7 @@ use super::pools::{Pools, pool_options};
 use super::schema::Settings;
 use super::statement::json;
 
-/// Prepares connections to a server, which are opened when they are needed.
+/// Creates a database. Connections will be opened on demand.
 pub(crate) fn open(options: MySqlConnectOptions, settings: Settings) -> Database {
     let connections = Arc::default();
     let pool = pool_options::<MySql>(settings.max_connections, &connections).connect_lazy_with(options);
@@ -37,9 +37,9 @@ const DIALECT: &Dialect = &Dialect {
     unfit: "SELECT 'the server replicates by statements, which transactions that do not lock gaps cannot be written \
             as: set binlog_format to MIXED or ROW' \
             FROM DUAL WHERE @@log_bin = 1 AND @@binlog_format = 'STATEMENT'",
-    // A transaction sees what others have committed, and does not lock gaps between rows; a process that stops in the
-    // middle of a transaction holds up the others for ten seconds at most. A long list of names stays a list of keys:
-    // made into a table, it would be searched for each counter, and rows would be locked in that order.
+    // Transactions read committed rows and do not lock the gaps between rows. A process that stops in the
+    // middle of a transaction can block others for ten seconds at most. Long name lists must not be converted
+    // into a table: MariaDB would scan it for each counter, and lock rows in that order.
     settings: "SET SESSION tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10, \
                group_concat_max_len = 16777216, in_predicate_conversion_threshold = 0",
     schema: &[include_str!("mariadb/1.sql")],
@@ -69,16 +69,16 @@ fn json_pairs(all: &[(i64, i64)]) -> String {
     json(all, ['[', ']'], |text, (id, number)| write!(text, "[{id},{number}]"))
 }
 
-/// Returns the meaning of an error of MariaDB.
+/// Classifies a MariaDB error.
 fn classify(answer: &dyn DatabaseError) -> Class {
     match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
-        // ER_DATA_OUT_OF_RANGE, for an expression and for a column.
+        // ER_DATA_OUT_OF_RANGE, for expressions and for columns.
         Some(1690 | 1264) => Class::OutOfRange,
-        // A lock that took too long, a deadlock, and a row that changed since the snapshot.
+        // Lock wait timeout, deadlock, and row changed since the snapshot.
         Some(1205 | 1213 | 1020) => Class::Busy,
-        // ER_DISK_FULL, and ER_RECORD_FILE_FULL.
+        // ER_DISK_FULL and ER_RECORD_FILE_FULL.
         Some(1021 | 1114) => Class::Full,
-        // The server is shutting down, or the connection or the query was killed.
+        // Server shutting down, or connection or query killed.
         Some(1053 | 1317 | 1927) => Class::Unconfirmed,
         Some(1146) => Class::NoTable,
         _ => Class::Refused,

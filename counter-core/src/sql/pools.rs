@@ -12,7 +12,7 @@ use super::schema::{Schema, Settings};
 use super::session::{Place, Session};
 use crate::family::future::BoxFuture;
 
-/// The time that a call may take with all of its attempts, and that it waits for a connection.
+/// Timeout for a call, including all retries. Also used as the timeout for acquiring a connection.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The connections to a database.
@@ -20,14 +20,14 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Pools {
     pub(super) dialect: &'static Dialect,
     pub(super) schema: Schema,
-    /// The connections that write: one in SQLite, which allows a single writer.
+    /// Connections for writing. SQLite supports no more than one writer.
     write: Arc<dyn Pool>,
     read: Arc<dyn Pool>,
     place: Option<Arc<dyn Place>>,
 }
 
 impl Pools {
-    /// Reads and writes by these pools, to the database at a place if it can be replaced.
+    /// Creates the pools. `place` must be set if the database can be replaced while it is in use.
     pub(super) fn new<D: Driver>(
         write: sqlx::Pool<D>,
         read: sqlx::Pool<D>,
@@ -63,11 +63,11 @@ impl Pools {
     }
 }
 
-/// The source of the connections to a database: others, if its file was replaced.
+/// The source of database connections. These are replaced if the database file is replaced.
 pub(super) trait Source: fmt::Debug + Send + Sync {
     fn pools(&self) -> BoxFuture<'_, Result<Pools, Failure>>;
 
-    /// Returns whether the file of the database was removed or replaced recently.
+    /// Returns `true` if the database file has been removed or replaced recently.
     fn was_replaced(&self) -> bool {
         false
     }
@@ -79,8 +79,8 @@ impl Source for Pools {
     }
 }
 
-/// Returns the settings of a pool, which counts the connections that it opens. No call waits longer for a connection
-/// than for its whole result.
+/// Returns the pool settings. The pool counts the connections that it opens. The timeout for acquiring a
+/// connection is the timeout for the whole call.
 pub(super) fn pool_options<D: Driver>(max_connections: u32, opened: &Arc<AtomicU64>) -> PoolOptions<D> {
     let opened = Arc::clone(opened);
     let options = PoolOptions::new().max_connections(max_connections).acquire_timeout(CALL_TIMEOUT);

@@ -11,7 +11,7 @@ use super::failure::Class;
 use super::pools::{Pools, pool_options};
 use super::schema::Settings;
 
-/// Prepares connections to a server, which are opened when they are needed.
+/// Creates a database. Connections will be opened on demand.
 pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {
     let connections = Arc::default();
     let pool = pool_options::<Postgres>(settings.max_connections, &connections).connect_lazy_with(options);
@@ -20,7 +20,7 @@ pub(crate) fn open(options: PgConnectOptions, settings: Settings) -> Database {
 
 const DIALECT: &Dialect = &Dialect {
     name: "PostgreSQL",
-    // The cast alone would round to the nearest second.
+    // A cast rounds to the nearest second, so we need to use FLOOR.
     now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_with_version: "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT value FROM access_meta WHERE name = 'version'",
@@ -35,10 +35,10 @@ const DIALECT: &Dialect = &Dialect {
     limits_delete: false,
     unfit: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', in which not every name of a \
             counter can be written: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
-    // A process that stops in the middle of a transaction holds up the others for ten seconds at most.
+    // A process that stops in the middle of a transaction can block others for ten seconds at most.
     settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'",
     schema: &[include_str!("postgres/1.sql")],
-    // The lock ends with the transaction; the number names it.
+    // The lock is released with the transaction. The number identifies the lock.
     lock: ["SELECT pg_advisory_xact_lock(7161143094258)", ""],
     entity_schema: include_str!("postgres/entity.sql"),
     classify,
@@ -54,15 +54,15 @@ driver! {
     }
 }
 
-/// Returns the meaning of an error of PostgreSQL.
+/// Classifies a PostgreSQL error.
 fn classify(answer: &dyn DatabaseError) -> Class {
     match answer.code().as_deref() {
         Some("22003") => Class::OutOfRange,
-        // A serialization failure, a deadlock, a lock that is not available.
+        // Serialization failure, deadlock, and lock not available.
         Some("40001" | "40P01" | "55P03") => Class::Busy,
         Some("42P01") => Class::NoTable,
         Some("53100") => Class::Full,
-        // The server is shutting down or crashed, which may be after the commit.
+        // The server is shutting down or has crashed, either before or after the commit.
         Some(code) if code.starts_with("57P") || code.starts_with("08") => Class::Unconfirmed,
         _ => Class::Refused,
     }

@@ -3,14 +3,14 @@ use std::fmt;
 
 use crate::error::Error;
 
-/// The settings of a database of counters.
+/// Settings for a counter database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// The number of connections, at most.
+    /// The maximum number of connections.
     pub(crate) max_connections: u32,
-    /// Whether tables are created that are missing, and tables of an older version are upgraded.
+    /// True if missing tables should be created, and old tables should be upgraded.
     pub(crate) creates_tables: bool,
-    /// Steps to later versions of the schema, for tests of upgrades.
+    /// Additional schema steps, used for testing upgrades.
     pub(crate) later_steps: &'static [&'static str],
 }
 
@@ -20,8 +20,8 @@ impl Default for Settings {
     }
 }
 
-/// The steps from an empty database to the current version of the tables: the first creates all of them, and each of
-/// the others leads from one version to the next.
+/// The steps from an empty database to the current table version: the first step creates all tables, and the
+/// following steps upgrade to the next version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schema {
     pub(super) steps: &'static [&'static str],
@@ -29,20 +29,20 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Returns the version that the steps lead to.
+    /// Returns the current version.
     pub(super) fn version(&self) -> u32 {
         u32::try_from(self.steps.len() + self.later_steps.len()).expect("there are few steps")
     }
 
-    /// Returns the steps that lead from a version to the current one.
+    /// Returns the steps to upgrade from the given version.
     pub(super) fn steps_after(&self, version: u32) -> impl Iterator<Item = &'static str> {
         let skipped = usize::try_from(version).unwrap_or(usize::MAX);
         self.steps.iter().chain(self.later_steps).copied().skip(skipped)
     }
 
-    /// Returns an error unless tables of this version can be used.
+    /// Checks if this table version can be used.
     ///
-    /// `found` is the text of their entry, or `None` if there is none.
+    /// `found` is the stored version, or `None` if it does not exist.
     pub(super) fn check(&self, found: Option<&str>) -> Result<(), SchemaError> {
         let Some(found) = found else { return Err(SchemaError::Missing) };
         let Ok(found) = found.parse::<u32>() else { return Err(SchemaError::Odd) };
@@ -55,20 +55,20 @@ impl Schema {
     }
 }
 
-/// An error of a database whose tables are not those that are needed.
+/// An error returned if the tables can't be used.
 #[derive(Debug)]
 pub(crate) enum SchemaError {
-    /// There are none.
+    /// The tables do not exist.
     Missing,
-    /// They are of an earlier version than the one that is known.
+    /// The table version is older than the current version.
     Older { found: u32, known: u32 },
-    /// They are of a later version.
+    /// The table version is newer than the current version.
     Newer { found: u32, known: u32 },
-    /// The entry of the version is not a number.
+    /// The stored version is not a number.
     Odd,
-    /// The database has unsuitable settings, for this reason.
+    /// The database settings are not suitable, for the given reason.
     Unfit(String),
-    /// It is not known.
+    /// The version can't be read.
     Unknown(Error),
 }
 

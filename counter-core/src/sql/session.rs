@@ -11,19 +11,21 @@ use super::driver::{Connection, Pooled, Row};
 use super::failure::Failure;
 use super::statement::Value;
 
-/// The time that a statement may take.
+/// Timeout for a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The place of a database that can be replaced while it is in use, such as a file.
+/// The location of a database that can be replaced while it is in use, e.g. a file.
 pub(super) trait Place: fmt::Debug + Send + Sync {
-    /// Confirms, after a connection was opened or has committed, that it leads to the database at this place.
+    /// Checks if connections lead to the database at this location. This must be called after opening a
+    /// connection, and after a commit.
     fn confirm(&self) -> Result<(), Box<dyn StdError + Send + Sync>>;
 }
 
-/// A connection in use, perhaps with a transaction.
+/// A connection in use, possibly with an open transaction.
 ///
-/// A session that is dropped before it [ended](Self::end), because a call failed or was cancelled, is closed: the
-/// database rolls the transaction back, and a statement that is still running cannot disturb another session.
+/// If a session is dropped before it has [ended](Self::end), because a call failed or has been cancelled, the
+/// connection will be closed. The database then rolls the transaction back, and a running statement can't
+/// interfere with other sessions.
 #[derive(Debug)]
 pub(crate) struct Session {
     connection: Option<Box<dyn Pooled>>,
@@ -40,30 +42,30 @@ impl Session {
         Self { connection: Some(connection), dialect, place }
     }
 
-    /// Executes a statement; returns the number of rows that it found to change.
+    /// Executes a statement, and returns the number of affected rows.
     pub(crate) async fn execute(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
         let done = in_time(self.connection().execute(text, values)).await;
         done.map_err(|error| self.dialect.failure(error))
     }
 
-    /// Executes a statement that returns rows.
+    /// Executes a query.
     pub(crate) async fn fetch(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
         let rows = in_time(self.connection().fetch(text, values)).await;
         rows.map_err(|error| self.dialect.failure(error))
     }
 
-    /// Executes one or more statements without values, without a time limit; returns the rows of all of them.
+    /// Executes statements with no values, and returns all rows. There is no timeout.
     pub(super) async fn fetch_text(&mut self, text: &'static str) -> Result<Vec<Row>, Failure> {
         let rows = self.connection().fetch_text(text).await;
         rows.map_err(|error| self.dialect.failure(error))
     }
 
-    /// Commits the transaction. If this fails, it is not known whether it was committed, unless the database
-    /// returned an error.
+    /// Commits the transaction. If this fails, the transaction may or may not be committed, unless the
+    /// database returned an error.
     pub(crate) async fn commit(mut self) -> Result<(), Failure> {
         self.end_transaction("COMMIT").await?;
         if let Some(place) = &self.place {
-            // The commit is lost if the file was replaced since the transaction began.
+            // If the file has been replaced since the transaction began, the commit is lost.
             place.confirm().map_err(Failure::File)?;
         }
         self.end();
@@ -82,7 +84,7 @@ impl Session {
         done.map(drop).map_err(|error| self.dialect.failure(error))
     }
 
-    /// Returns the connection to its pool, if no statement is running on it.
+    /// Returns the connection to the pool. This must not be called while a statement is running.
     pub(crate) fn end(mut self) {
         self.connection = None;
     }
@@ -100,8 +102,8 @@ impl Drop for Session {
     }
 }
 
-/// Limits the time of a statement: a batch has many, and if the database does not answer, the batch is given up before
-/// each of them has timed out.
+/// Applies the timeout to a statement. Without it, a batch would only fail when the batch timeout elapses,
+/// even if the database never responds.
 async fn in_time<T>(statement: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
     let late = |_| SqlError::Io(io::ErrorKind::TimedOut.into());
     timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|elapsed| Err(late(elapsed)))

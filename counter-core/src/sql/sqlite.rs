@@ -19,7 +19,7 @@ use super::schema::Settings;
 use super::statement::json;
 use crate::family::private_file;
 
-/// Prepares connections to a file, which are opened when they are needed.
+/// Creates a database for a file. Connections will be opened on demand.
 pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Database {
     let options = match settings.creates_tables {
         true => {
@@ -33,7 +33,7 @@ pub(crate) fn open(options: SqliteConnectOptions, settings: Settings) -> Databas
     Database::new(DIALECT, source, connections)
 }
 
-/// Creates a database in memory, which is gone with this value.
+/// Creates an in-memory database, which is dropped together with this value.
 pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate::error::Error> {
     let pool = in_memory().await.map_err(|error| DIALECT.failure(error))?;
     let mut database = Database::new(DIALECT, Pools::new(pool.clone(), pool, None, settings), Arc::default());
@@ -44,12 +44,13 @@ pub(crate) async fn open_in_memory(settings: Settings) -> Result<Database, crate
 const DIALECT: &Dialect = &Dialect {
     name: "SQLite",
     now: "CAST(strftime('%s', 'now') AS INTEGER)",
-    // Locks the database for writing immediately: a transaction that reads first and then cannot write would have to
-    // be repeated.
+    // This locks the database for writing immediately. Otherwise a transaction that reads before it writes
+    // might fail to lock, and would need to be repeated.
     begin: "BEGIN IMMEDIATE",
     begin_with_version: "BEGIN IMMEDIATE; SELECT value FROM access_meta WHERE name = 'version'",
     in_list: "IN (SELECT value FROM json_each(?))",
-    // The limit has the pairs read once: without it, SQLite reads the text again for every row that it compares.
+    // The limit forces SQLite to only parse the pairs once. Otherwise it would parse the JSON for every row
+    // to compare.
     pairs: "(SELECT CAST(key AS INTEGER) AS id, value AS n FROM json_each(?) LIMIT -1) AS pair",
     for_update: "",
     skip_locked: "",
@@ -61,19 +62,19 @@ const DIALECT: &Dialect = &Dialect {
     unfit: "",
     settings: "",
     schema: &[include_str!("sqlite/1.sql")],
-    // A transaction that writes excludes all others.
+    // Write transactions are always exclusive.
     lock: ["", ""],
     entity_schema: include_str!("sqlite/entity.sql"),
     classify,
 };
 
-/// The time that a statement waits for another process to finish writing.
+/// Timeout for waiting until other processes have finished writing.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// Returns the settings of every connection.
+/// Applies the connection settings.
 ///
-/// With a write-ahead log, readers and the writer do not wait for each other. `FULL` writes the log to the disk at each
-/// commit, so that an acknowledged batch survives a power failure; that is one write per flush.
+/// With a write-ahead log, readers and writers do not block each other. `FULL` syncs the log on commit, so
+/// that acknowledged batches survive a power failure. This costs a single disk write per flush.
 pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).busy_timeout(BUSY)
 }
@@ -96,17 +97,18 @@ fn json_text(json: &mut String, text: &&str) -> fmt::Result {
     json.write_char('"')
 }
 
-/// Writes pairs as members of an object, which SQLite reads without parsing each value.
+/// Writes the pairs as a JSON object, because SQLite does not need to parse the values of an object.
 fn json_object(pairs: &[(i64, i64)]) -> String {
     json(pairs, ['{', '}'], |text, (id, number)| write!(text, "\"{id}\":{number}"))
 }
 
-/// Creates an empty database in memory, with one connection.
+/// Creates an empty in-memory database with a single connection.
 pub(crate) async fn in_memory() -> Result<sqlx::Pool<Sqlite>, sqlx::Error> {
-    // It has a unique name, under which all connections of this pool share one database.
+    // `sqlx` assigns a unique name, so that all connections in this pool share the same database.
     let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
-    // The database lives as long as one of its connections, and a connection of the pool ends with a query that is
-    // dropped. So there is one that no query uses; the pool keeps it, along with this closure.
+    // An in-memory database is dropped with the last connection, and the pool closes a connection if a query
+    // is dropped. So we open an additional connection that is never used for queries. The closure keeps it
+    // alive as long as the pool.
     let anchor = Arc::new(Mutex::new(options.connect().await?));
     let pool = SqlitePoolOptions::new().max_connections(1).after_connect(move |_, _| {
         let anchor = Arc::clone(&anchor);
@@ -118,19 +120,20 @@ pub(crate) async fn in_memory() -> Result<sqlx::Pool<Sqlite>, sqlx::Error> {
     pool.connect_with(options).await
 }
 
-/// Returns the meaning of an error of SQLite.
+/// Classifies an SQLite error.
 fn classify(answer: &dyn DatabaseError) -> Class {
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     match (code, code & 0xff) {
-        // A sum that is too large becomes a floating point number, which a strict table does not accept.
+        // If a sum is out of range, the result is a float, which STRICT tables reject.
         (3091, _) => Class::OutOfRange,
-        // SQLITE_BUSY and SQLITE_LOCKED, of all kinds.
+        // SQLITE_BUSY and SQLITE_LOCKED, including extended codes.
         (_, 5 | 6) => Class::Busy,
         // SQLITE_FULL.
         (_, 13) => Class::Full,
-        // SQLITE_IOERR: a commit whose last write failed may be found after a restart.
+        // SQLITE_IOERR: if the last write of a commit failed, the commit may still take effect after a
+        // restart.
         (_, 10) => Class::Unconfirmed,
-        // SQLITE_ERROR, which has no more specific code for this.
+        // SQLITE_ERROR. There is no specific code for this.
         (1, _) if answer.message().starts_with("no such table") => Class::NoTable,
         _ => Class::Refused,
     }

@@ -1,18 +1,18 @@
-/// A value of a statement.
+/// A value in a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
     Int(i64),
     Text(&'a str),
     Bytes(&'a [u8]),
-    /// Numbers, for [`in_list`](super::Dialect::in_list).
+    /// Numbers, for use with [`in_list`](super::Dialect::in_list).
     Ints(&'a [i64]),
-    /// Texts, for the same; without control characters.
+    /// Strings, for use with `in_list`. Control characters are not allowed.
     Texts(&'a [&'a str]),
-    /// Different ids, each with a number, for [`pairs`](super::Dialect::pairs).
+    /// Distinct ids with a number, for use with [`pairs`](super::Dialect::pairs).
     Pairs(&'a [(i64, i64)]),
 }
 
-/// Writes a list of JSON, or an object.
+/// Writes a JSON list or object.
 #[cfg(any(feature = "mariadb", feature = "sqlite"))]
 pub(super) fn json<T>(
     all: &[T],

@@ -1,15 +1,16 @@
-//! The tables: their version, how they are created, and how those of an older version are upgraded.
+//! Table version, creation and upgrades.
 
 use super::failure::{Class, Failure};
 use super::pools::Pools;
 use super::session::Session;
 
-/// Creates the tables, or upgrades those of an older version.
+/// Creates the tables, or upgrades them from an older version.
 pub(super) async fn create(pools: &Pools) -> Result<(), Failure> {
     let known = pools.schema.version();
     let [lock, unlock] = pools.dialect.lock;
     let parsed = |found: &str| found.parse::<u32>().ok();
-    // Outside of the transaction, which PostgreSQL would not continue after the error of a missing table.
+    // This must be outside of the transaction, because PostgreSQL aborts a transaction on error, e.g. if the
+    // table is missing.
     let found = version(pools).await?;
     if found.as_deref().is_some_and(|found| parsed(found).is_none_or(|found| found >= known)) {
         return Ok(());
@@ -19,7 +20,7 @@ pub(super) async fn create(pools: &Pools) -> Result<(), Failure> {
     if !lock.is_empty() {
         session.fetch_text(lock).await?;
     }
-    // Another process may have been first.
+    // Another process may have done this already.
     let found = match found {
         Some(_) => read_version(&mut session).await?.as_deref().and_then(parsed).unwrap_or(known),
         None => 0,
@@ -33,7 +34,7 @@ pub(super) async fn create(pools: &Pools) -> Result<(), Failure> {
     session.commit().await
 }
 
-/// Reads the entry of the version; `None` if there are no tables.
+/// Reads the stored version, or `None` if the tables do not exist.
 pub(super) async fn version(pools: &Pools) -> Result<Option<String>, Failure> {
     let mut session = pools.reader().await?;
     let version = read_version(&mut session).await?;

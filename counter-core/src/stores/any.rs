@@ -1,6 +1,6 @@
 use super::memory::MemoryStore;
 
-/// A store that is chosen at run time, usually by the configuration of the program.
+/// A store that is chosen at runtime, typically based on configuration.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;
@@ -12,19 +12,19 @@ use super::memory::MemoryStore;
 ///     Ok(url) => RedisStore::connect(&url, Namespace::default()).await?.into(),
 ///     Err(_) => MemoryStore::new().into(),
 /// };
-/// let counters = Counters::builder(store.clone()).build()?; // and others over the same store
+/// let counters = Counters::builder(store.clone()).build()?; // can be shared with other families
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AnyStore {
-    /// A store in the memory of the process.
+    /// An in-memory store.
     Memory(MemoryStore),
-    /// A store in Redis.
+    /// A Redis store.
     #[cfg(feature = "redis")]
     Redis(super::redis::RedisStore),
-    /// A store in a SQL database.
+    /// A SQL store.
     #[cfg(feature = "sql")]
     Sql(super::sql::SqlStore),
 }

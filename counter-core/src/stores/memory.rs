@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-/// A store in the memory of the process: for tests, and for a site that wants numbers before it has a Redis.
+/// An in-memory store. It can be used for tests, or for sites that do not have a Redis server yet.
 ///
-/// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as there is a handle on it. After
-/// cleaning, a counter takes at most about 120 samples of each precision. It counts in at most 524,288 windows at a
-/// time, with the tokens in them, and refuses further ones until some expire: about 150 MB.
+/// It stores the same data as a [`RedisStore`](crate::RedisStore), until the last handle is dropped. Cleanup
+/// reduces a counter to about 120 samples each. There can be up to 524,288 windows including tokens, which
+/// take about 150 MB. If this limit is reached, new windows will be rejected until some of them expire.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Families>);
 

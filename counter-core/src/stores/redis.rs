@@ -9,18 +9,17 @@ pub use builder::{ConnectError, RedisBuilder};
 use crate::error::Error;
 use crate::redis::{Client, Namespace, RedisServer};
 
-/// A store in a Redis server, version 6.2 or later, or in a Valkey server.
+/// A store that uses a Redis server (version 6.2 or later) or a Valkey server.
 ///
-/// The layout is that of *Redis in Action*, section 5.2.1: a sorted set `known:` of members like `60:hits`,
-/// and a hash `count:60:hits` from bucket start to count, after the prefix of the [`Namespace`]. With an
-/// empty namespace, other programs with that layout can read and clean what this one writes, and the other
-/// way round.
+/// The key layout is described in *Redis in Action*, section 5.2.1: a sorted set `known:` with members such
+/// as `60:hits`, and hashes such as `count:60:hits` that map bucket starts to counts, with the [`Namespace`]
+/// as prefix. If the namespace is empty, this is compatible with other programs that use the same layout.
 ///
-/// A batch is applied by a script that first writes the fence of its writer, so it counts once however often
-/// it is sent. Where scripts are refused, a transaction that watches the fence does the same. What the
-/// server's own persistence loses in a crash is lost, except for batches that it acknowledged less than a
-/// minute before: the [`Flusher`](crate::Flusher) sends these again. What the server evicts is lost: use the
-/// policy `noeviction`. The [guide](crate::guide::redis) says more.
+/// Batches are applied by a script. It also writes the writer fence, so that a batch is only counted once, no
+/// matter how often it is sent. If scripts are rejected, we use a transaction that watches the fence instead.
+/// If the server loses data in a crash, batches acknowledged within the last minute will be sent again by the
+/// [`Flusher`](crate::Flusher), but older data can't be restored. Evicted data is lost as well, so the server
+/// should use the `noeviction` policy. See the [guide](crate::guide::redis) for details.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;
@@ -39,14 +38,14 @@ pub struct RedisStore(Arc<Families>);
 families!(parts!(RedisStore: redis, new(Arc::clone(&client)), client: Arc<Client>));
 
 impl RedisStore {
-    /// Connects to an address: see [`RedisBuilder`] for the kinds of addresses, and
-    /// [`connect`](RedisBuilder::connect) for what happens while the server is away.
+    /// Connects to a server. See [`RedisBuilder`] for the supported addresses, and
+    /// [`connect`](RedisBuilder::connect) for the behavior if the server is unavailable.
     ///
     /// # Errors
-    /// Fails when the address is not one that `fred` understands.
+    /// Returns an error if the address is not valid.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub async fn connect(url: &str, namespace: Namespace) -> Result<Self, ConnectError> {
         Self::builder().namespace(namespace).connect(url).await
     }
@@ -56,10 +55,10 @@ impl RedisStore {
         RedisBuilder::default()
     }
 
-    /// Queries the version and the capabilities of the server; in a cluster, of the node with the first shard.
+    /// Queries the server version and capabilities. In a cluster, this queries the node for shard 0.
     ///
     /// # Errors
-    /// Fails when it does not answer.
+    /// Returns an error if the server does not respond.
     pub async fn server(&self) -> Result<RedisServer, Error> {
         self.0.client.probe().await
     }

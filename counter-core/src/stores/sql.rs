@@ -6,13 +6,15 @@ pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::sql::Database;
 
-/// A store in a SQL database: SQLite 3.37 or later, PostgreSQL 12 or later, MariaDB 10.6 or later.
+/// A store that uses a SQL database: SQLite 3.37 or later, PostgreSQL 12 or later, MariaDB 10.6 or later.
 ///
-/// SQLite in a file is the store without a server: counts survive the process. A batch is one transaction, with the
-/// fence of its writer in it, so it counts once however often it is sent, and what was acknowledged is on the disk.
-/// Any number of processes share a database, and several of one machine share a file of SQLite. Unique counters and
-/// windows are transactions in the same way. Copies of entities are not kept: their database is as near. The
-/// [guide](crate::guide::sql) has the schema, what to choose where, and what survives what.
+/// If you don't want to run a server, you can use an SQLite file to persist counts. Batches are applied in a
+/// transaction. It also writes the writer fence, so that a batch is only counted once, no matter how often it
+/// is sent. Acknowledged batches have been synced to disk. A database can be shared by any number of
+/// processes, and an SQLite file by processes on the same machine. Unique counters and windows also use
+/// transactions. Entities are not cached, because their database is just as fast. The
+/// [guide](crate::guide::sql) contains the schema, helps you to choose a database, and describes the
+/// durability.
 ///
 /// ```
 /// use counter_core::{Counters, SqlStore};
@@ -30,7 +32,7 @@ use crate::sql::Database;
 /// counters.flush().await?;
 /// drop(counters);
 ///
-/// // Another process, later.
+/// // Later, in another process:
 /// let counters = Counters::builder(SqlStore::connect(&url).await?).build()?;
 /// assert_eq!(counters.stats().lifetimes(&["/".parse()?]).await?, [1]);
 /// # std::fs::remove_dir_all(&folder)?;
@@ -43,15 +45,15 @@ pub struct SqlStore(Arc<Families>);
 families!(parts!(SqlStore: sql, new(Arc::clone(&database)), database: Arc<Database>));
 
 impl SqlStore {
-    /// Connects to a database that has the tables: see [`SqlBuilder`] for the addresses, and
+    /// Connects to a database with existing tables. See [`SqlBuilder`] for the supported addresses, and
     /// [`connect`](SqlBuilder::connect) for the errors.
     ///
     /// # Errors
-    /// Fails when the address is not one of a database, when the database does not answer, when it has not the
-    /// tables of this version, and when its encoding or replication could not keep the counts.
+    /// Returns an error if the address is not valid, if the database does not respond, if the tables are
+    /// missing or have a different version, or if the encoding or replication settings are not suitable.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, SqlConnectError> {
         Self::builder().connect(url).await
     }
@@ -61,7 +63,7 @@ impl SqlStore {
         SqlBuilder::default()
     }
 
-    /// Returns whether the database is in memory, so that its counts end with the process.
+    /// Returns `true` if the database is in memory, i.e. counts are lost when the process ends.
     ///
     /// ```
     /// use counter_core::SqlStore;

@@ -1,10 +1,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The pause between attempts, which doubles up to a bound; each pause is shortened by up to a half at
-/// random, so that many instances do not return to a store at the same moment.
+/// Exponential backoff with an upper limit. Delays are randomly reduced by up to 50 %, so that instances do
+/// not reconnect to a store all at the same time.
 ///
-/// The bound does not grow with the interval, since a caller may be waiting for the store to return.
+/// The limit is independent of the flush interval, because a caller might be waiting for the store.
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
@@ -19,21 +19,21 @@ const MOST: Duration = Duration::from_secs(2);
     reason = "an internal type, whose `next` is not that of an iterator"
 )]
 impl Backoff {
-    /// Creates a backoff before its first pause.
+    /// Creates a backoff, starting with the shortest delay.
     pub const fn new() -> Self {
         Self { next: FIRST }
     }
 
-    /// Begins again with the shortest pause.
+    /// Resets the backoff to the shortest delay.
     pub fn reset(&mut self) {
         self.next = FIRST;
     }
 
-    /// Returns the next pause.
+    /// Returns the next delay.
     pub fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(MOST);
-        // A fresh `RandomState` is as random as a jitter needs to be.
+        // A new `RandomState` is random enough for jitter.
         let random = RandomState::new().hash_one(pause) % 512;
         pause.mul_f64(1.0 - random as f64 / 1024.0)
     }

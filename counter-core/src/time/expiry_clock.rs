@@ -5,52 +5,54 @@ use tokio::time::Instant;
 use super::timestamp::Timestamp;
 use crate::log::unwind::tell;
 
-/// How fast the trusted time follows a clock that is ahead of it: four hours in an hour. A service that did not run
-/// for a month has removed what expired meanwhile after ten days.
+/// The rate at which the trusted time can catch up with the clock, i.e. four hours per hour. If a service has
+/// been stopped for a month, it takes ten days to remove the data that expired in the meantime.
 const CATCH_UP_RATE: u32 = 4;
 
-/// The seconds by which a clock may step ahead without a doubt: more than the time that a store keeps for the next process
-/// may be behind, so that no start delays the cleaning.
+/// The number of seconds that the clock can jump ahead and still be trusted. This must be larger than the lag
+/// of the stored time, so that cleanup is not delayed after a restart.
 const STEP_TOLERANCE: u64 = 900;
 
-/// The seconds by which the clock is ahead from which on it is reported: more than a night without a process.
+/// The lead in seconds at which we start to warn, which is more than a night, in case no process runs at
+/// night.
 const REPORTED_LEAD: u64 = 25 * 3600;
 
-/// The time that a store deletes by if it depends on the clock of a machine.
+/// A clock for deciding what to delete, used if a store depends on the clock of a machine.
 ///
-/// A clock that jumps ahead must not delete history. The trusted time follows the clock, but no faster than monotonic
-/// time allows. Data of a time that is trusted expire by the trusted time, and data that were written after it expire
-/// by the clock, so that they do not pile up if the clock is right after all.
+/// If a clock jumps ahead, this must not delete any history. Therefore the trusted time follows the clock,
+/// though only at a limited rate, based on monotonic time. Data from before the trusted time expires based on
+/// the trusted time. Data written later expires based on the clock, so that it does not accumulate if the
+/// clock is right.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryClock {
-    /// The clock when it was last not ahead, and the monotonic time then.
+    /// The time at which the clock was last trusted, and the monotonic time at this point.
     trusted: Option<(Timestamp, Instant)>,
     lead: u64,
 }
 
-/// The time at which data expire.
+/// The current time, used to decide if data is expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     trusted: Timestamp,
     clock: Timestamp,
 }
 
-/// Data that can be deleted: those that begin after an instant and have expired at another.
+/// A condition for data that can be deleted, based on the start and the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// `None` for data of any time.
+    /// `None` if the start does not matter.
     pub(crate) begin_after: Option<Timestamp>,
     pub(crate) at: Timestamp,
 }
 
 impl ExpiryClock {
-    /// Creates a clock whose time was last known at `trusted`, such as by a process that ended long ago.
+    /// Creates a clock from the time that was last trusted, e.g. by an earlier process.
     #[cfg(any(feature = "sql", feature = "window", test))]
     pub(crate) const fn since(trusted: Timestamp, at: Instant) -> Self {
         Self { trusted: Some((trusted, at)), lead: 0 }
     }
 
-    /// Returns when data expire for a call that deletes by the time `now`, while the clock shows `clock`.
+    /// Returns the expiry for a call that deletes data as of `now`. `clock` is the current clock reading.
     pub(crate) fn expiry(&mut self, now: Timestamp, clock: Timestamp, at: Instant) -> Expiry {
         let limit = self.trusted.map(|(trusted, since)| {
             let elapsed = at.saturating_duration_since(since).saturating_mul(CATCH_UP_RATE);
@@ -70,7 +72,7 @@ impl ExpiryClock {
         Expiry { trusted: now.minus(self.lead), clock: now }
     }
 
-    /// Returns whether the clock is so far ahead that it is reported.
+    /// Returns `true` if the clock is far ahead, and we need to warn about it.
     pub(crate) const fn is_ahead(&self) -> bool {
         self.lead > REPORTED_LEAD
     }
@@ -95,7 +97,7 @@ impl Expiry {
         self.trusted
     }
 
-    /// Returns what can be deleted.
+    /// Returns the conditions for data that can be deleted.
     pub(crate) fn expired(self) -> impl Iterator<Item = Expired> {
         let doubtful = Expired { begin_after: Some(self.trusted), at: self.clock };
         let is_doubtful = self.clock > self.trusted;
@@ -103,14 +105,14 @@ impl Expiry {
             .chain(is_doubtful.then_some(doubtful))
     }
 
-    /// Returns whether something that begins and expires at these times can be deleted.
+    /// Returns `true` if data with this start and expiry can be deleted.
     pub(crate) fn is_over(self, start: Timestamp, expiry: Timestamp) -> bool {
         self.expired().any(|expired| expired.contains(start) && expiry <= expired.at)
     }
 }
 
 impl Expired {
-    /// Returns whether something that begins at this time is concerned.
+    /// Returns `true` if the condition applies to data with this start.
     pub(crate) fn contains(self, start: Timestamp) -> bool {
         self.begin_after.is_none_or(|after| start > after)
     }

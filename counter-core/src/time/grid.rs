@@ -1,14 +1,13 @@
-//! The grid of buckets: which precisions there are, and how many buckets of each are kept.
+//! The bucket grid: the configured precisions and the number of buckets to retain.
 //!
-//! Folding uses the finest partition of time that keeps every precision exact. For a hit at `t`, that is the
-//! latest bucket start at or before `t` over all the precisions that still keep it:
+//! Folding uses the coarsest partition that is still exact for all precisions. For a hit at `t`, this is the
+//! latest bucket start at or before `t`, across all precisions that still retain the hit:
 //!
 //! `start = max over p of the start of p's bucket of t`
 //!
-//! Every precision finds its own bucket again from that start, whether the precisions divide one another or
-//! not (18,000 s does not divide a day, and an hour does not divide a day that begins at half past), and
-//! there are at most about two such starts for each sample that is kept: one where the precisions divide one
-//! another.
+//! The bucket in any precision can be derived from this start, even if the precisions do not divide one
+//! another (18,000 s does not divide a day, and an hour does not divide a day that starts at half past).
+//! There are about two starts per retained sample at most, or just one if the precisions divide one another.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -16,19 +15,19 @@ use std::num::NonZeroU32;
 use super::precision::Precision;
 use super::timestamp::Timestamp;
 
-/// A precision, and the number of its samples that are kept.
+/// A precision, and the number of samples to retain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The width of the buckets.
+    /// The bucket width.
     pub precision: Precision,
-    /// The number of buckets that are kept, the current one included.
+    /// The number of buckets to retain, including the current bucket.
     pub samples: NonZeroU32,
 }
 
-/// A set of 1 to 16 precisions of different widths, finest first, each with its retention.
+/// A set of 1 to 16 precisions with distinct widths and their retention, ordered from finest to coarsest.
 ///
-/// The default is that of the book *Redis in Action* (section 5.2.1): 1, 5, 60, 300, 3600, 18000 and
-/// 86400 seconds, 120 samples each.
+/// The default is taken from the book *Redis in Action* (section 5.2.1): 1, 5, 60, 300, 3600, 18000 and 86400
+/// seconds, with 120 samples each.
 ///
 /// ```
 /// use counter_core::{Precision, Precisions};
@@ -44,39 +43,39 @@ pub struct Precisions {
     base: Precision,
 }
 
-/// An error of precisions that do not form a set.
+/// An error returned if precisions can't be combined to a set.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrecisionsError {
-    /// The number of precisions, which is not between 1 and 16.
+    /// The number of precisions is not between 1 and 16.
     Number(usize),
-    /// Two precisions of one width whose buckets begin at different times.
+    /// Two precisions have the same width but different offsets.
     Offsets(Precision, Precision),
 }
 
-/// The buckets that a set of counters keeps: one set of precisions for counts, one for visitors, and perhaps one for
-/// distributions.
+/// The buckets that counters retain: a set of precisions for counts, a set for visitors, and optionally a set
+/// for distributions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// The precisions of counts.
+    /// Precisions for counts.
     pub counts: Precisions,
-    /// The precisions of visitors; by default 3600 and 86400 seconds, 120 samples each.
+    /// Precisions for visitors. The default is 3600 and 86400 seconds, with 120 samples each.
     pub visitors: Precisions,
-    /// The precisions of [distributions](crate::visits::Distribution); by default none.
+    /// Precisions for [distributions](crate::visits::Distribution). The default is `None`.
     pub distributions: Option<Precisions>,
 }
 
-/// The number of samples that a precision keeps by default.
+/// The default number of samples to retain per precision.
 pub(crate) const SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
 
 impl Retention {
-    /// Returns when the bucket that starts at `start` is no longer kept: `samples` widths later.
+    /// Returns the time at which a bucket expires: `samples` widths after `start`.
     #[must_use]
     pub const fn expiry(self, start: Timestamp) -> Timestamp {
         start.plus(self.precision.as_seconds() as u64 * self.samples.get() as u64)
     }
 
-    /// Returns the oldest instant whose bucket is still kept at `now`.
+    /// Returns the start of the oldest bucket that is still retained at `now`.
     #[must_use]
     pub fn oldest(self, now: Timestamp) -> Timestamp {
         let width = u64::from(self.precision.as_seconds());
@@ -89,7 +88,7 @@ impl Retention {
 }
 
 impl Grid {
-    /// Returns this grid with the longer retention of the two for the widths that both have.
+    /// Returns this grid, but with the longer retention if a width is also contained in the other grid.
     pub(crate) fn reaching(&self, further: &Self) -> Self {
         Self {
             counts: self.counts.reaching(&further.counts),
@@ -103,15 +102,15 @@ impl Grid {
 }
 
 impl From<Precision> for Retention {
-    /// Keeps 120 samples.
+    /// Retains 120 samples.
     fn from(precision: Precision) -> Self {
         Self { precision, samples: SAMPLES }
     }
 }
 
 impl Precisions {
-    /// Creates a set from precisions in any order, with 120 samples of each or as many as their retention
-    /// says; of a precision that is named twice, the longer retention counts.
+    /// Creates a set. Precisions can be passed in any order, and retain 120 samples unless a [`Retention`] is
+    /// passed. If a precision is passed more than once, the longest retention is used.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -127,7 +126,8 @@ impl Precisions {
     /// ```
     ///
     /// # Errors
-    /// Fails when there are none or more than 16, or two of one width with different offsets.
+    /// Returns an error if there are zero or more than 16 precisions, or if two precisions have the same
+    /// width but different offsets.
     pub fn new(kept: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
         let mut kept: Vec<Retention> = kept.into_iter().map(Into::into).collect();
         kept.sort_unstable_by_key(|kept| (kept.precision, std::cmp::Reverse(kept.samples)));
@@ -144,13 +144,13 @@ impl Precisions {
         }
     }
 
-    /// Sets the number of samples that are kept of every precision.
+    /// Sets the number of samples to retain for all precisions.
     #[must_use]
     pub fn samples(self, samples: NonZeroU32) -> Self {
         self.with_samples(|_| samples)
     }
 
-    /// Returns this set with another retention of each precision.
+    /// Returns this set with a different number of samples for each precision.
     pub(crate) fn with_samples(&self, mut samples: impl FnMut(Retention) -> NonZeroU32) -> Self {
         let kept = self.iter().map(|kept| Retention { samples: samples(kept), ..kept }).collect();
         Self { kept, base: self.base }
@@ -163,35 +163,35 @@ impl Precisions {
         })
     }
 
-    /// Moves the buckets of all precisions, so that they begin this many seconds earlier: see
+    /// Shifts the buckets of all precisions to start earlier by this number of seconds. See
     /// [`Precision::utc_offset`].
     ///
     /// ```
     /// use counter_core::Precisions;
     ///
-    /// // India, UTC+05:30: hours begin there at half past, and days at 18:30 UTC.
+    /// // In India (UTC+05:30), hours start at half past, and days at 18:30 UTC.
     /// let set = Precisions::default().utc_offset(19_800);
     /// assert_eq!(set.to_string(), "1, 5, 60, 300, 3600@1800, 18000@16200, 86400@66600");
     /// ```
     #[must_use]
     pub fn utc_offset(self, seconds: i32) -> Self {
         let moved = |kept: &Retention| Retention { precision: kept.precision.utc_offset(seconds), ..*kept };
-        // Boundaries that all precisions have in common move with them.
+        // Boundaries shared by all precisions are shifted along with them.
         Self { kept: self.kept.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
     }
 
-    /// Returns the precisions with their retention, finest first.
+    /// Returns the precisions and retentions, ordered from finest to coarsest.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Retention> + Clone {
         self.kept.iter().copied()
     }
 
-    /// Returns the retention of one precision of the set.
+    /// Returns the retention for a precision in this set.
     #[must_use]
     pub fn retention(&self, precision: Precision) -> Option<Retention> {
         self.iter().find(|kept| kept.precision == precision)
     }
 
-    /// Returns the precision of this width, wherever its buckets begin, with its retention.
+    /// Returns the precision with this width, regardless of the offset, and its retention.
     ///
     /// ```
     /// use counter_core::Precisions;
@@ -205,24 +205,25 @@ impl Precisions {
         self.iter().find(|kept| kept.precision.as_seconds() == seconds)
     }
 
-    /// Returns the retention of any precision: that of its width, or 120 samples where the set has none. So
-    /// what was counted with another offset is kept for as long as it would have been.
+    /// Returns the retention for any precision, based on the width, or 120 samples if the set does not
+    /// contain this width. This way, samples with an old offset are retained as before if the offset changes.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
         let samples = self.of_width(precision.as_seconds()).map_or(SAMPLES, |kept| kept.samples);
         Retention { precision, samples }
     }
 
-    /// Returns the precisions from `finest` on, with their index in the set.
+    /// Returns the precisions starting from the index `finest`, including the index.
     pub(crate) fn from(&self, finest: usize) -> impl Iterator<Item = (usize, Retention)> {
         self.iter().enumerate().skip(finest)
     }
 
-    /// Returns the precision with this index; [`Precision::COARSEST`] for an index beyond the last.
+    /// Returns the precision with this index, or [`Precision::COARSEST`] if out of bounds.
     pub(crate) fn precision(&self, place: usize) -> Precision {
         self.kept.get(place).map_or(Precision::COARSEST, |kept| kept.precision)
     }
 
-    /// Returns the index of a precision of the set; the number of precisions for [`Precision::COARSEST`].
+    /// Returns the index of a precision in this set. For [`Precision::COARSEST`], this is the number of
+    /// precisions.
     #[cfg(feature = "spool")]
     pub(crate) fn place(&self, precision: Precision) -> Option<usize> {
         if precision == Precision::COARSEST {
@@ -231,25 +232,26 @@ impl Precisions {
         self.iter().position(|kept| kept.precision == precision)
     }
 
-    /// Returns the coarsest precision whose buckets each lie inside one bucket of every precision.
+    /// Returns the coarsest precision that divides all precisions in this set.
     pub(crate) const fn base(&self) -> Precision {
         self.base
     }
 
-    /// Returns the index of the first precision, from `finest` on, that still keeps a hit of `at`.
+    /// Returns the index of the finest precision that still retains a hit at `at`, starting from `finest`.
     pub(crate) fn finest_wanted(&self, finest: usize, at: Timestamp, now: Timestamp) -> Option<usize> {
         self.from(finest).find(|(_, kept)| kept.wants(at, now)).map(|(place, _)| place)
     }
 
-    /// Returns the coarsest start that still gives every precision from `finest` on its own bucket.
+    /// Returns the earliest start that is in the same bucket as `at`, for all precisions starting from
+    /// `finest`.
     ///
-    /// Beyond the last precision there are no buckets, and all instants have the same start.
+    /// If `finest` is out of bounds, there are no buckets, and the start is always the same.
     pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
         let Some(Retention { precision: first, .. }) = self.kept.get(finest).copied() else {
             return Timestamp::MIN;
         };
         if first == self.base {
-            // Each of its buckets lies inside one bucket of every other, so none starts later.
+            // All other precisions consist of whole base buckets, so their buckets can't start later.
             return first.bucket(at).start;
         }
         self.from(finest).map(|(_, kept)| kept.precision.bucket(at).start).max().unwrap_or(at)
@@ -300,7 +302,7 @@ fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")
 }
 
-/// Returns the coarsest precision that divides all of these.
+/// Returns the coarsest precision that divides all of the given precisions.
 fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
     let first = precisions.next()?;
     let width = precisions.fold(first.as_seconds(), |width, other| {
@@ -320,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Of any widths, and of those that many sites have, with any offsets.
+    /// Arbitrary widths, or typical widths, with any offsets.
     fn sets() -> impl Strategy<Value = Precisions> {
         let usual = prop::sample::select(vec![1, 5, 60, 300, 3600, 18_000, 86_400]);
         let widths = prop::collection::btree_set(prop_oneof![1_u32..100_000, usual], 1..8);

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use super::timestamp::Timestamp;
 
-/// The width of a bucket in whole seconds, at least 1, and the position of its buckets on the time axis.
+/// A bucket width in whole seconds, at least 1, and the offset of the buckets.
 ///
-/// Buckets begin at the multiples of the width, which for a day is midnight UTC, unless
-/// [`utc_offset`](Self::utc_offset) or [`beginning_at`](Self::beginning_at) moves them. As text, that is
-/// `86400`, or `86400@82800` where they begin 82,800 seconds after the multiples.
+/// Buckets start at multiples of the width, e.g. midnight UTC for a day. They can be shifted using
+/// [`utc_offset`](Self::utc_offset) or [`starting_at`](Self::starting_at). The string representation is
+/// `86400`, or `86400@82800` if buckets start 82,800 seconds later.
 ///
 /// ```
 /// use counter_core::{Precision, Timestamp};
@@ -24,53 +24,52 @@ use super::timestamp::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {
     width: NonZeroU32,
-    /// The offset in seconds, smaller than the width.
+    /// The offset in seconds. Always smaller than the width.
     offset: u32,
 }
 
-/// An interval of the time axis as a precision divides it: `start = floor((t − offset) / width) × width +
-/// offset`, but not before 1970.
+/// A time interval, as divided by a precision: `start = floor((t − offset) / width) × width + offset`, but
+/// not before 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket {
-    /// The bucket's width.
+    /// The bucket width.
     pub precision: Precision,
-    /// The bucket's first second.
+    /// The start of the bucket.
     pub start: Timestamp,
 }
 
-/// An error of a width that is not a whole number of seconds from 1 to 4,294,967,295, or of an offset that is
-/// not smaller than its width.
+/// An error returned if a width is not a whole number of seconds from 1 to 4,294,967,295, or if the offset is
+/// not smaller than the width.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrecisionError(String);
 
 impl Precision {
-    /// Coarser than every other precision; it has no buckets. Its offset is larger than any that can be set.
+    /// Coarser than all other precisions. It has no buckets. The offset is larger than any valid offset.
     pub(crate) const COARSEST: Self = Self { width: NonZeroU32::MAX, offset: u32::MAX };
 
-    /// Creates a precision of this many seconds, with buckets that begin at its multiples.
+    /// Creates a precision with this number of seconds. Buckets start at multiples of the width.
     #[must_use]
     pub const fn new(seconds: NonZeroU32) -> Self {
         Self { width: seconds, offset: 0 }
     }
 
-    /// Moves the buckets so that they begin this many seconds earlier, or later if negative, like the days of
-    /// a place whose clocks are that far ahead of UTC.
+    /// Shifts the buckets to start earlier by this number of seconds, or later if it is negative. This aligns
+    /// buckets with the days in a timezone with this offset from UTC.
     ///
-    /// The offset stays the same in summer and winter: where clocks change twice a year, days begin an hour
-    /// off for a part of it. Samples of another offset are other samples, so a changed offset begins a new
-    /// series.
+    /// The offset does not follow daylight saving time: days will be off by an hour for a part of the year.
+    /// Samples with different offsets are separate, so changing the offset starts a new series.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
     ///
-    /// // UTC+01:00: a day begins at 23:00 UTC.
+    /// // UTC+01:00: a day starts at 23:00 UTC.
     /// let day = Precision::try_from(86_400)?.utc_offset(3600);
     /// assert_eq!(day.to_string(), "86400@82800");
     /// let midnight = Timestamp::from_unix(1_585_954_800);
     /// assert_eq!(day.bucket(midnight.minus(1)).end(), midnight);
     /// assert_eq!(day.bucket(midnight).start, midnight);
     ///
-    /// // Hours begin there when they do in UTC, but not at UTC+05:30.
+    /// // Hours start at the same time as in UTC, but not at UTC+05:30.
     /// let hour = Precision::try_from(3600)?;
     /// assert_eq!(hour.utc_offset(3600), hour);
     /// assert_eq!(hour.utc_offset(19_800).offset(), 1800);
@@ -81,19 +80,18 @@ impl Precision {
         let width = self.width.get();
         let part = seconds.unsigned_abs() % width;
         let later = if seconds > 0 { (width - part) % width } else { part };
-        // The sum itself may be too large for the type.
+        // Written this way because the sum might overflow.
         let room = width - self.offset;
         self.offset = if later < room { self.offset + later } else { later - room };
         self
     }
 
-    /// Moves the buckets so that one of them begins at this instant, and every other one a number of widths
-    /// before or after it.
+    /// Shifts the buckets so that a bucket starts at the given time.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
     ///
-    /// // The multiples of a week are Thursdays, as 1970-01-01 was.
+    /// // Multiples of a week are Thursdays, because 1970-01-01 is a Thursday.
     /// let monday = Timestamp::from_unix(1_585_526_400);
     /// let week = Precision::try_from(604_800)?.beginning_at(monday);
     /// assert_eq!(week.bucket(monday.plus(86_400)).start, monday);
@@ -111,26 +109,25 @@ impl Precision {
         self.width.get()
     }
 
-    /// Returns by how many seconds buckets begin after the multiples of the width; smaller than the width.
+    /// Returns the bucket offset from the multiples of the width, in seconds. Always smaller than the width.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.offset
     }
 
-    /// Returns the bucket that `at` falls into.
+    /// Returns the bucket that contains `at`.
     #[must_use]
     pub const fn bucket(self, at: Timestamp) -> Bucket {
         let at_unix = at.as_unix();
         let into = match at_unix.checked_sub(self.offset as u64) {
             Some(since) => since % self.width.get() as u64,
-            // The first bucket is cut off at the beginning of time.
+            // The first bucket is cut off at 1970.
             None => at_unix,
         };
         Bucket { precision: self, start: at.minus(into) }
     }
 
-    /// Returns the starts of the buckets that begin in this range, ascending; the end of the range is left
-    /// out.
+    /// Returns the starts of all buckets that start within this range, in ascending order.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
@@ -148,7 +145,7 @@ impl Precision {
         successors(Some(first), next).take_while(move |start| *start < range.end)
     }
 
-    /// Returns whether each bucket of `coarser` consists of whole buckets of this precision.
+    /// Returns `true` if the buckets of `coarser` consist of whole buckets of this precision.
     ///
     /// ```
     /// use counter_core::Precision;
@@ -166,11 +163,11 @@ impl Precision {
 }
 
 impl Bucket {
-    /// Returns the first second after the bucket.
+    /// Returns the end of the bucket, which is not part of the bucket.
     #[must_use]
     pub const fn end(self) -> Timestamp {
         let second = Timestamp::from_unix(self.precision.offset as u64);
-        // The first bucket is cut off at the beginning of time.
+        // The first bucket is cut off at 1970.
         if self.start.as_unix() < second.as_unix() {
             second
         } else {

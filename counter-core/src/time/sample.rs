@@ -1,10 +1,10 @@
 use super::timestamp::Timestamp;
 
-/// The count of one bucket, as read back.
+/// The count for a bucket, as read from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sample {
-    /// The bucket's first second.
+    /// The start of the bucket.
     pub start: Timestamp,
-    /// The sum of the weights of the hits in the bucket.
+    /// The sum of the hit weights in the bucket.
     pub count: u64,
 }

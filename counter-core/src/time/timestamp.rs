@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime};
 
 /// A point in time: whole Unix seconds, UTC, from 1970 to the end of the year 9999.
 ///
-/// Times outside of this range are moved to the nearer end, so a broken clock gives an odd bucket, but never
-/// an error or a number that a Lua script could not represent exactly.
+/// Times outside of this range are clamped. If a clock is broken, you might see odd buckets, but this will
+/// never result in an error, or in a number that can't be represented in Lua scripts.
 ///
 /// ```
 /// use counter_core::Timestamp;
@@ -22,12 +22,13 @@ impl Timestamp {
     /// The latest timestamp, 9999-12-31T23:59:59Z.
     pub const MAX: Self = Self(253_402_300_799);
 
-    /// Returns the time of the wall clock, which nothing else in this crate reads; on Linux, that of the last
-    /// timer tick, at most some milliseconds ago.
+    /// Returns the current time. This is the only function in this crate that reads the wall clock. On Linux,
+    /// it returns the time of the latest timer tick, which is a few milliseconds old at most.
     #[inline]
     #[must_use]
     pub fn now() -> Self {
-        // Every hit reads the clock, and needs only the second: the last tick is read in a fifth of the time.
+        // The clock is read on every hit, but we only need seconds. Reading the latest tick is five times
+        // faster.
         #[cfg(target_os = "linux")]
         return {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -37,7 +38,7 @@ impl Timestamp {
         return SystemTime::now().into();
     }
 
-    /// Creates a timestamp from seconds since the Unix epoch, at most [`Timestamp::MAX`].
+    /// Creates a timestamp from seconds since the Unix epoch, clamped to [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_unix(seconds: u64) -> Self {
         if seconds > Self::MAX.0 { Self::MAX } else { Self(seconds) }
@@ -49,13 +50,13 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the instant `seconds` later, at most [`Timestamp::MAX`].
+    /// Adds seconds, clamped to [`Timestamp::MAX`].
     #[must_use]
     pub const fn plus(self, seconds: u64) -> Self {
         Self::from_unix(self.0.saturating_add(seconds))
     }
 
-    /// Returns the instant `seconds` earlier, at least [`Timestamp::MIN`].
+    /// Subtracts seconds, clamped to [`Timestamp::MIN`].
     #[must_use]
     pub const fn minus(self, seconds: u64) -> Self {
         Self(self.0.saturating_sub(seconds))

@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::family::operations::{describe, measured};
 
-/// A counter that is exact as long as there are few items, and an estimate in 12 KB from then on.
+/// A counter that starts exact and switches to a 12 KB estimate if it grows.
 ///
-/// It begins as a set. The call that brings it over its [`Threshold`] turns it into a HyperLogLog of the same
-/// items, in one step of the server, and it stays one until it is forgotten. Each count says which of the two
-/// it is.
+/// The counter starts as a set. The call that exceeds the [`Threshold`] converts this set into a HyperLogLog
+/// of the same items, atomically on the server, and the counter will stay a HyperLogLog until it is removed.
+/// The returned counts say if they are exact.
 ///
-/// Instances with different thresholds may share a counter: the smallest threshold decides.
+/// Instances with different thresholds can share a counter, but the smallest threshold wins.
 ///
 /// ```
 /// use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
@@ -40,7 +40,7 @@ pub struct AdaptiveUniqueCounter {
 }
 
 impl AdaptiveUniqueCounter {
-    /// Returns the adaptive counter of this name, with the default threshold of 1,000 items.
+    /// Creates an adaptive counter with this name and the default threshold of 1,000 items.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
@@ -57,15 +57,15 @@ impl AdaptiveUniqueCounter {
         self
     }
 
-    /// Adds everything that up to 32 other counters of the same store have, of any kinds; they stay as they
-    /// are. A HyperLogLog among them makes this one a HyperLogLog too.
+    /// Merges up to 32 counters of any kind from the same store into this counter; the sources don't change.
+    /// If any source is a HyperLogLog, this counter will become a HyperLogLog too.
     ///
     /// # Errors
-    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
-    /// cannot do it now; call again: what was added before is not added twice.
+    /// Fails if there are more than 32 counters, if the sets contain more than 100,000 items, or if the store
+    /// is unavailable. You can safely retry.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have added a part; call again.
+    /// If the future is dropped, only some items may be added, so you need to retry.
     pub async fn merge(&self, others: &[&UniqueKey]) -> Result<(), Error> {
         measured("unique_merge", merge(&*self.store, &self.key, others)).await
     }

@@ -3,23 +3,23 @@ use super::store::{Included, UniqueKey, UniqueStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::operations::measured;
 
-/// The number of items in one call.
+/// Maximum number of items per call.
 pub(super) const ITEMS: usize = 500;
-/// The number of bytes in an item, which makes 128 KB for a call of 500.
+/// Maximum item length in bytes, which limits a call with 500 items to 128 KB.
 pub(super) const ITEM_BYTES: usize = 256;
-/// The number of counters in one union or merge.
+/// Maximum number of counters in a union or merge.
 const COUNTERS: usize = 32;
-/// The number of counters in one intersection: the unions of all combinations of them are computed.
+/// Maximum number of counters in an intersection, which needs to compute the union of every combination.
 const INTERSECTED: usize = 5;
-/// The number of items of sets that one union, intersection or merge reads: 25 MB at most.
+/// Maximum number of set items to read for a union, intersection or merge (25 MB).
 const READ: usize = 100_000;
 
-/// A counter of different items, which asks the store on every call.
+/// A counter of distinct items that sends every call to the store.
 ///
-/// An item is up to 256 bytes of any kind, and may be empty. Something that identifies a person, such as an
-/// address, should first go through a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the store,
-/// such as that of a [`Secret`](crate::Secret); the resulting [`VisitorId`](crate::VisitorId) can be used as
-/// an item. The [guide](crate::guide::unique) says which of the counters to choose.
+/// Items are arbitrary bytes, up to 256, and can be empty. Personal data like an address should be passed
+/// through a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the store, e.g. the key of a
+/// [`Secret`](crate::Secret), because the resulting [`VisitorId`](crate::VisitorId) can be used as an item.
+/// To choose between the counters, see the [guide](crate::guide::unique).
 ///
 /// ```
 /// use counter_core::unique::{Distinct, SetUniqueCounter, UniqueCounter};
@@ -36,32 +36,32 @@ const READ: usize = 100_000;
 /// # }
 /// ```
 ///
-/// # When something goes wrong
+/// # Failures
 ///
-/// A call that the server says it did not execute, such as while it loads its data, is tried again for about
-/// two seconds. So are reading and forgetting after any failure, since doing them twice changes nothing. When
-/// the answer to [`include`](Self::include) or [`exclude`](ExcludingCounter::exclude) is lost, it is not
-/// known whether the call was executed: the error is [`Unavailable`](ErrorKind::Unavailable). Calling again
-/// brings the counter into the wanted state, but may return `false` for what the lost call did. No attempt
-/// begins later than two seconds after the first, and each exchange with a server ends after 5 s.
+/// If the server reports that a call is not executed, e.g. because it is still loading data, the call will be
+/// retried for about two seconds. Reads and removals are idempotent, so these will be retried on any failure.
+/// If the response to [`include`](Self::include) or [`exclude`](ExcludingCounter::exclude) is lost, we can't
+/// know if the call took effect, and the error will be [`Unavailable`](ErrorKind::Unavailable). Retrying is
+/// safe, but may return `false` for a change made by the lost call. An attempt never starts later than two
+/// seconds into the call, and a request to the server times out at 5 s.
 pub trait UniqueCounter: Sync {
-    /// Returns the store that the counter is kept in.
+    /// Returns the store that holds the counter.
     fn store(&self) -> &dyn UniqueStore;
 
-    /// Returns the key of the counter in its store.
+    /// Returns the counter key in this store.
     fn key(&self) -> &UniqueKey;
 
-    /// Adds an item; returns whether it was new.
+    /// Adds an item and returns `true` if it is new.
     ///
-    /// As long as the counter is exact, so is the answer. For an estimate, `true` means that the item was
-    /// certainly new, and `false` that it may have been there before: the more items there are, the fewer new
-    /// ones raise a register.
+    /// As long as the counter is exact, this result is exact as well. For an estimate, `true` always means a
+    /// new item, but `false` can also be returned for a new item if it doesn't raise a register, which gets
+    /// more likely as the counter grows.
     ///
     /// # Errors
-    /// Fails when the item is longer than 256 bytes, or when the store cannot do it now.
+    /// Fails if the item is longer than 256 bytes, or if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still add the item.
+    /// If the future is dropped, the item may still be added.
     fn include(&self, item: impl AsRef<[u8]>) -> impl Future<Output = Result<bool, Error>> + Send {
         let items = checked([item]);
         measured("unique_include", async move {
@@ -70,15 +70,15 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// Adds up to 500 items in one step; returns how many of them were new, each counted once, and whether
-    /// the counter is exact. Without any items it changes nothing.
+    /// Adds up to 500 items atomically. Returns the number of distinct new items, and if the counter is
+    /// exact. An empty call doesn't change the counter.
     ///
     /// # Errors
-    /// Fails when there are more than 500 items, when one is longer than 256 bytes, or when the store cannot
-    /// do it now. Either all of them were added then, or none.
+    /// Fails if there are more than 500 items, if an item is longer than 256 bytes, or if the store is
+    /// unavailable. In this case either all items are added or the counter is unchanged.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still add the items.
+    /// If the future is dropped, the items may still be added.
     fn include_all<I>(&self, items: I) -> impl Future<Output = Result<Included, Error>> + Send
     where
         I: IntoIterator<Item: AsRef<[u8]>>,
@@ -94,21 +94,21 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// Returns how many different items were added; 0 for a counter that was never used.
+    /// Returns the number of distinct items, which is 0 for an unused counter.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store can't be read.
     fn count(&self) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_count", self.store().distinct(self.key()))
     }
 
-    /// Returns how many different items this counter and the others of the same store have together: exactly
-    /// if all of them are exact. They may be of any kinds, and in any shards; they are read one after the
-    /// other.
+    /// Returns the number of distinct items in the union of this counter with other counters from the same
+    /// store. The result is exact if all counters are exact. Counters can be of any kind and on any shard;
+    /// they are read sequentially.
     ///
     /// # Errors
-    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
-    /// cannot be read.
+    /// Fails if there are more than 32 counters, if the sets contain more than 100,000 items, or if the store
+    /// can't be read.
     fn union(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_union", async move {
             let all = contents(self.store(), Some(self.key()), others, COUNTERS).await?;
@@ -116,41 +116,41 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// Returns how many different items this counter and all of the others have in common: exactly if all of
-    /// them are exact.
+    /// Returns the number of distinct items that this counter shares with all other given counters. The
+    /// result is exact if all counters are exact.
     ///
-    /// With a HyperLogLog among them, the result is computed from their counts and the counts of their
-    /// unions, with the error of all of these together. So a small intersection of large counters is
-    /// imprecise: for two counters with a million items each, the error is about 11,000.
+    /// With a HyperLogLog in the list, the result is computed from the counts of the counters and of all
+    /// unions, so these errors add up. A small intersection of large counters will be imprecise: for two
+    /// counters with a million items, the error is about 11,000.
     ///
     /// # Errors
-    /// Fails when there are more than 5, when their sets have more than 100,000 items, or when the store
-    /// cannot be read.
+    /// Fails if there are more than 5 counters, if the sets contain more than 100,000 items, or if the store
+    /// can't be read.
     fn intersection(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_intersection", async move {
             Ok(intersection(contents(self.store(), Some(self.key()), others, INTERSECTED).await?))
         })
     }
 
-    /// Removes the counter with all its items; it begins anew.
+    /// Removes the counter and all items. If it is used later, the counter will start from zero.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now; call again.
+    /// Fails if the store is unavailable. You can safely retry.
     fn forget(&self) -> impl Future<Output = Result<(), Error>> + Send {
         measured("unique_forget", self.store().remove(self.key()))
     }
 }
 
-/// A unique counter that items can be removed from. A register does not record which items raised it, so a
-/// HyperLogLog is not one of these.
+/// A unique counter that supports removing items. This is not implemented for a HyperLogLog, because a
+/// register doesn't record the items that raise it.
 pub trait ExcludingCounter: UniqueCounter {
-    /// Removes an item; returns whether it was there.
+    /// Removes an item and returns `true` if it is in the counter.
     ///
     /// # Errors
-    /// Fails when the item is longer than 256 bytes, or when the store cannot do it now.
+    /// Fails if the item is longer than 256 bytes, or if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still remove the item.
+    /// If the future is dropped, the item may still be removed.
     fn exclude(&self, item: impl AsRef<[u8]>) -> impl Future<Output = Result<bool, Error>> + Send {
         let items = checked([item]);
         measured("unique_exclude", async move {
@@ -160,7 +160,7 @@ pub trait ExcludingCounter: UniqueCounter {
     }
 }
 
-/// Returns the items as they are sent, if they are within the bounds.
+/// Copies the items to be sent and checks the limits.
 fn checked<I>(items: I) -> Result<Vec<Vec<u8>>, Error>
 where
     I: IntoIterator<Item: AsRef<[u8]>>,
@@ -179,8 +179,7 @@ where
     Ok(checked)
 }
 
-/// Returns the contents of all these counters, read one after the other, so that one bound holds for all
-/// items together.
+/// Reads the contents of all counters. Reads are sequential because the item limit applies to the total.
 async fn contents(
     store: &dyn UniqueStore,
     first: Option<&UniqueKey>,
@@ -211,7 +210,7 @@ fn union(all: Vec<Contents>) -> Contents {
     all.into_iter().fold(Contents::default(), Contents::union)
 }
 
-/// Adds everything that the others have to a counter that has registers, or that is only given sets.
+/// Merges the contents of other counters. If any of these has registers, `into` must support registers too.
 pub(super) async fn merge(
     store: &dyn UniqueStore,
     into: &UniqueKey,

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use crate::sketch::{STANDARD_ERROR, Sketch};
 use crate::visitor::VisitorId;
 
-/// A number of different items: exact, or an estimate.
+/// A number of distinct items, either exact or estimated.
 ///
 /// ```
 /// use counter_core::unique::Distinct;
@@ -16,30 +16,30 @@ use crate::visitor::VisitorId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Distinct {
-    /// The exact number.
+    /// An exact number.
     Exact(u64),
-    /// About this number.
+    /// An estimate.
     Estimated {
-        /// The estimate.
+        /// Estimated number of items.
         items: u64,
-        /// The standard error, in items: two estimates in three are closer than this, 19 in 20 closer than
-        /// twice this.
+        /// Standard error in items: 68 % of the estimates are closer than this, and 95 % are closer than two
+        /// standard errors.
         standard_error: f64,
     },
 }
 
-/// The contents of a counter: its items, or the registers that they raised.
+/// Counter contents: either items or HyperLogLog registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
-    /// Every item.
+    /// All items.
     Items(HashSet<Vec<u8>>),
-    /// The registers of a HyperLogLog.
+    /// HyperLogLog registers.
     Registers(Sketch),
 }
 
 impl Distinct {
-    /// Returns the number, or its estimate.
+    /// Returns the exact or estimated number.
     #[must_use]
     pub const fn items(self) -> u64 {
         match self {
@@ -47,7 +47,7 @@ impl Distinct {
         }
     }
 
-    /// Returns the standard error in items; 0 for an exact number.
+    /// Returns the standard error in items, or 0 if the number is exact.
     #[must_use]
     pub const fn standard_error(self) -> f64 {
         match self {
@@ -56,20 +56,20 @@ impl Distinct {
         }
     }
 
-    /// Returns whether the number is exact.
+    /// Returns `true` if the number is exact.
     #[must_use]
     pub const fn is_exact(self) -> bool {
         matches!(self, Self::Exact(_))
     }
 
-    /// Returns the number that a HyperLogLog estimates.
+    /// Creates a HyperLogLog estimate.
     pub(crate) const fn estimated(items: u64) -> Self {
         Self::Estimated { items, standard_error: STANDARD_ERROR * items as f64 }
     }
 }
 
 impl Contents {
-    /// Returns how many different items there are.
+    /// Returns the number of distinct items.
     #[must_use]
     pub fn count(&self) -> Distinct {
         match self {
@@ -78,7 +78,7 @@ impl Contents {
         }
     }
 
-    /// Returns the union of both: items as long as both have items, registers otherwise.
+    /// Returns the union: items if both sides have items, registers otherwise.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         match (self, other) {
@@ -114,8 +114,8 @@ impl AsRef<[u8]> for VisitorId {
     }
 }
 
-/// Returns how many items all of these have in common. Sets are compared item by item; contents with
-/// registers by inclusion and exclusion.
+/// Returns the number of items in the intersection. Sets are compared item by item; if there are any
+/// registers, we use inclusion and exclusion.
 pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     let mut common: Option<HashSet<Vec<u8>>> = None;
     let mut sketches = Vec::new();
@@ -134,7 +134,7 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
         }
     }
     match common {
-        // Nothing is in common with an empty set, and sets alone need no registers.
+        // An intersection with an empty set is empty, and we don't need registers if all contents are sets.
         Some(common) if common.is_empty() || sketches.is_empty() => Distinct::Exact(common.len() as u64),
         Some(common) => {
             sketches.push((Distinct::Exact(common.len() as u64), sketch_of(&common)));
@@ -144,14 +144,14 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     }
 }
 
-/// Returns |A| + |B| − |A ∪ B|, and so on for more of them: the unions of an odd number of them are added,
-/// those of an even number are subtracted.
+/// Computes |A| + |B| − |A ∪ B|, generalized to more sets: unions of an odd number of sets are added, unions
+/// of an even number are subtracted.
 ///
-/// The errors of the terms are correlated, since the same items raised the same registers: for two unions S
-/// and T, to the degree that their items are the same, |S ∩ T| / |S ∪ T|. Treating them as independent would
-/// make the error of the sum up to five times too large.
+/// The errors of these terms are correlated, because each item always raises the same register. For two
+/// unions S and T, the correlation is |S ∩ T| / |S ∪ T|. If we treat them as independent, the resulting error
+/// is up to five times too large.
 fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
-    // The unions, by the combination of counters as the bits of an index.
+    // Unions, indexed by a bit set of counters.
     let mut unions = vec![Sketch::new()];
     for (_, sketch) in all {
         for choice in 0..unions.len() {
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// In how many of 60 cases the estimate is off by less than its error, and than twice its error.
+    /// Number of rounds out of 60 in which the estimate is within one standard error, and within two.
     fn within(sizes: [u32; 2], common: u32) -> (u32, u32) {
         let (mut once, mut twice) = (0, 0);
         for round in 0..60 {
@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn the_estimate_of_an_intersection_is_within_its_error_as_often_as_it_should_be() {
-        // The same items in every run, and so the same numbers: 41 of 60 and 57 of 60 are to be expected.
+        // The items are the same on every run, so this test is deterministic. We expect 41 of 60 and 57 of
+        // 60.
         for (sizes, common) in [([10_000, 10_000], 3500), ([10_000, 10_000], 9000), ([10_000, 1000], 500)] {
             let (once, twice) = within(sizes, common);
             assert!((35..=56).contains(&once) && twice >= 55, "{sizes:?} {common}: {once} and {twice}");

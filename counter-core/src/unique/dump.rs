@@ -1,11 +1,12 @@
-//! Dumps of unique counters: all of a store as lines of JSON, and back into any store.
+//! Dumps of unique counters: exports all counters of a store to JSON lines, and restores the lines to any
+//! store.
 //!
-//! A [`UniqueDump`] reads a store and makes lines; a [`UniqueRestore`] adds what they hold to a store, which may be another
-//! one, of another kind, and may have counters already. Neither does I/O of its own beyond the store, and both hold a
-//! bounded amount of memory: a page of what is read or sent.
+//! A [`UniqueDump`] reads a store and produces lines; a [`UniqueRestore`] adds the contents to a store, which
+//! can be of a different kind and can already have counters. Neither type does any I/O except for the store.
+//! Memory is bounded by a page of items.
 //!
-//! Adding an item that is there changes nothing, and neither does raising a register to where it is. So a restore may be
-//! killed, repeated and doubled, and everything counts once.
+//! Adding an existing item or raising a register to the current rank doesn't have any effect. This means that
+//! you can interrupt, repeat or duplicate a restore, but the items will still be counted exactly once.
 //!
 //! ```
 //! use counter_core::MemoryStore;
@@ -24,7 +25,7 @@
 //! }
 //!
 //! let new = MemoryStore::new();
-//! // The second time adds nothing.
+//! // The second restore adds no items.
 //! for added in [2, 0] {
 //!     let mut restore = UniqueRestore::new(new.clone());
 //!     for line in &file {
@@ -38,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::dump) has the format of the lines, how they share a file with visits, and what they say
-//! about people.
+//! The line format, sharing a file with visits, and the personal data in a dump are described in [the
+//! guide](crate::guide::dump).
 
 mod line;
 mod dumping;

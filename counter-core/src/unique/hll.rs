@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::family::operations::{describe, measured};
 
-/// A counter that keeps the registers of a HyperLogLog: an estimate with a standard error of 0.81 %, in 12 KB
-/// however many items there are.
+/// A counter based on a HyperLogLog: an estimate with a standard error of 0.81 %, in 12 KB for any number of
+/// items.
 ///
-/// `PFADD` and `PFCOUNT` of any other program work on its key as well.
+/// The key can also be used with `PFADD` and `PFCOUNT` by other programs.
 ///
 /// ```
 /// use counter_core::sketch::STANDARD_ERROR;
@@ -19,7 +19,7 @@ use crate::family::operations::{describe, measured};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let key = VisitorKey::new([7; 16]); // a secret of one's own, or `VisitorKey::random()`
+/// let key = VisitorKey::new([7; 16]); // use a secret of your own, or `VisitorKey::random()`
 /// let readers = HllUniqueCounter::new(MemoryStore::new(), "readers".parse()?);
 /// for some in (0..2000_u32).collect::<Vec<_>>().chunks(500) {
 ///     readers.include_all(some.iter().map(|n| key.visitor(&[&n.to_le_bytes()]))).await?;
@@ -31,7 +31,7 @@ use crate::family::operations::{describe, measured};
 /// # }
 /// ```
 ///
-/// Registers do not record which items raised them, so items cannot be removed again:
+/// Registers don't record the items that raise them, so items can't be removed:
 ///
 /// ```compile_fail,E0599
 /// use counter_core::unique::{ExcludingCounter, HllUniqueCounter};
@@ -50,22 +50,21 @@ pub struct HllUniqueCounter {
 }
 
 impl HllUniqueCounter {
-    /// Returns the HyperLogLog of this name.
+    /// Creates a HyperLogLog counter with this name.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
         Self { store: Arc::new(store), key: UniqueKey { name, kind: UniqueKind::Sketch } }
     }
 
-    /// Adds everything that up to 32 other counters of the same store have, of any kinds; they stay as they
-    /// are.
+    /// Merges up to 32 counters of any kind from the same store into this counter; the sources don't change.
     ///
     /// # Errors
-    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
-    /// cannot do it now; call again: what was added before is not added twice.
+    /// Fails if there are more than 32 counters, if the sets contain more than 100,000 items, or if the store
+    /// is unavailable. You can safely retry.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have added a part; call again.
+    /// If the future is dropped, only some items may be added, so you need to retry.
     pub async fn merge(&self, others: &[&UniqueKey]) -> Result<(), Error> {
         measured("unique_merge", merge(&*self.store, &self.key, others)).await
     }

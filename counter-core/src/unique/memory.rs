@@ -9,10 +9,10 @@ use crate::family::future::Answer;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 
-/// The number of counters on a page of the list.
+/// Number of counters on a list page.
 const PAGE: usize = 1000;
 
-/// Unique counters in the memory of the process, by the last part of their keys.
+/// In-memory unique counters, by key suffix.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryUnique(Mutex<BTreeMap<String, Contents>>);
 
@@ -92,7 +92,7 @@ impl UniqueStore for MemoryUnique {
     }
 
     fn part<'a>(&'a self, counter: &'a UniqueKey, _: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
-        // All at once: the items are in the memory of this process already.
+        // Returned as a single part, because the items are in memory anyway.
         Box::pin(
             async move { Ok(UniquePart { contents: self.contents(counter, usize::MAX).await?, next: None }) },
         )

@@ -18,16 +18,16 @@ use crate::redis::{
 };
 use crate::sketch::Sketch;
 
-/// The number of registers that one call raises: up to 5 ms of the server's time, while they are sparse.
+/// Number of registers to raise per call, which takes the server up to 5 ms while the registers are sparse.
 const REGISTERS: usize = 1000;
 
-/// The number of items that are read at once, and of keys that are looked at.
+/// `COUNT` argument for scans of keys and set items.
 const PAGE: &str = "1000";
 
-/// The number of times that a set is read from its beginning before a failure is returned.
+/// Maximum number of attempts to read a set from the start.
 const READINGS: u32 = 3;
 
-/// The unique counters of one namespace.
+/// Unique counters of a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisUnique {
     client: Arc<Client>,
@@ -135,7 +135,7 @@ impl RedisUnique {
         Self { client, include: Script::new(include_str!("redis/include.lua")) }
     }
 
-    /// Set or HyperLogLog: the items of a counter.
+    /// Returns the key of a counter, which holds a set or a HyperLogLog.
     fn unique(&self, counter: &UniqueKey) -> String {
         format!("{}{counter}", self.client.prefix_of(&counter.name))
     }
@@ -148,7 +148,7 @@ impl RedisUnique {
         self.client.call(command, key, with_items(key, items)).await
     }
 
-    /// Adds to a counter with registers, or turns it into one when it has more than `most` items.
+    /// Adds items to a counter with registers, or converts a set into registers if it exceeds `most` items.
     async fn include(&self, key: &str, most: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
         let by_script = async {
             let mut call = Call::new([key]);
@@ -195,8 +195,8 @@ impl RedisUnique {
         }
     }
 
-    /// Returns the items from a cursor on. A cursor is only valid in the server process that returned it, and
-    /// a new connection may lead to another one, so no connection may have been made since.
+    /// Reads a page of items from a cursor. Cursors are only valid within the same server process, and a
+    /// reconnect can lead to a different server, so we fail if the connection is replaced.
     async fn page(
         &self,
         server: &Connection,
@@ -231,12 +231,12 @@ fn malformed(key: &str) -> Error {
     Error::new(ErrorKind::Malformed { key: key.to_owned() })
 }
 
-/// Within a script, other text may come before the error code of the command.
+/// Within a script, the error code of the command can be preceded by other text.
 fn is_of_another_type(error: &Error) -> bool {
     answer_of(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
 }
 
-/// Names the key that holds something else.
+/// Replaces a type error with an error that names the key.
 fn of_key(error: Error, key: &str) -> Error {
     if is_of_another_type(&error) { malformed(key).caused_by(error) } else { error }
 }

@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::family::operations::{describe, measured};
 
-/// A counter that keeps every item: exact, and as large as the items are.
+/// A counter that stores all items: exact, but memory grows with the items.
 ///
-/// An item takes its bytes and about 60 more of the server's memory.
+/// An item needs about 60 bytes of server memory in addition to the item length.
 ///
 /// ```
 /// use counter_core::unique::{Distinct, ExcludingCounter, SetUniqueCounter, UniqueCounter};
@@ -36,21 +36,21 @@ pub struct SetUniqueCounter {
 }
 
 impl SetUniqueCounter {
-    /// Returns the set of this name.
+    /// Creates a set counter with this name.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
         Self { store: Arc::new(store), key: UniqueKey { name, kind: UniqueKind::Set } }
     }
 
-    /// Adds all items of up to 32 other sets of the same store to this one; they stay as they are.
+    /// Merges up to 32 sets from the same store into this set; the sources don't change.
     ///
     /// # Errors
-    /// Fails when there are more than 32, when they have more than 100,000 items, or when the store cannot do
-    /// it now; call again: what was added before is not added twice.
+    /// Fails if there are more than 32 sets, if the sets contain more than 100,000 items, or if the store is
+    /// unavailable. You can safely retry.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have added a part; call again.
+    /// If the future is dropped, only some items may be added, so you need to retry.
     pub async fn merge(&self, others: &[&Self]) -> Result<(), Error> {
         let others: Vec<_> = others.iter().map(|other| &other.key).collect();
         measured("unique_merge", merge(&*self.store, &self.key, &others)).await

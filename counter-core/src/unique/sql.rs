@@ -1,5 +1,5 @@
-//! Unique counters in a SQL database: a row for each counter, which a transaction that changes the counter holds, and
-//! a row for each of its items.
+//! Unique counters in a SQL database. A counter has a row, which is locked by transactions that change the
+//! counter, and a row for every item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::sketch::Sketch;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Database, Failure, Session, Value};
 
-/// The number of items that one transaction removes with a counter.
+/// Maximum number of items to delete per transaction.
 const PAGE: i64 = 10_000;
 
-/// The number of counters on a page of the list, and of items in a part of what a set has.
+/// Number of counters on a list page, and of items in a part.
 const LISTED: i64 = 1000;
 
-/// The unique counters of one database.
+/// Unique counters of a database.
 #[derive(Debug)]
 pub(crate) struct SqlUnique {
     database: Arc<Database>,
 }
 
-/// The row of a counter.
+/// A counter row.
 #[derive(Debug)]
 struct Counter {
     id: i64,
-    /// The number of items that are kept.
+    /// Number of item rows.
     items: i64,
     registers: Option<Sketch>,
 }
@@ -120,7 +120,7 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
         let held = row.items.saturating_add_unsigned(new);
         if held > most {
             convert(&mut session, row.id, Sketch::new()).await?;
-            // Also where nothing is new: the threshold may be lower than it was.
+            // Commit even without new items: the threshold may be lower than on the previous call.
             session.commit().await?;
             return Ok(Included { new, exact: false });
         }
@@ -132,7 +132,7 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
     end(session, new, false).await
 }
 
-/// Commits what there is to commit.
+/// Commits the session if there are new items.
 async fn end(session: Session, new: u64, exact: bool) -> Result<Included, Failure> {
     if new > 0 {
         session.commit().await?;
@@ -165,7 +165,7 @@ async fn exclude(database: &Database, set: &CounterName, items: &[Vec<u8>]) -> R
     Ok(excluded)
 }
 
-/// Reads a counter by one statement, and so as it is at one moment: an adaptive one has items, or registers.
+/// Reads a counter with a single statement, so that an adaptive counter has either items or registers.
 async fn contents(database: &Database, counter: &UniqueKey, most: usize) -> Result<Contents, Error> {
     let name = counter.to_string();
     let text = "SELECT id, items, registers, item FROM access_unique \
@@ -196,7 +196,8 @@ async fn list(database: &Database, last: Vec<u8>) -> Result<UniqueList, Error> {
     Ok(UniqueList { counters: names.iter().filter_map(|name| UniqueKey::parse(name)).collect(), next })
 }
 
-/// Reads some items, from the smallest that is not below `from`; a counter that turned into registers meanwhile has these.
+/// Reads a part of the items, in order from `from` (inclusive). If the counter has been converted in the
+/// meantime, this returns the registers.
 async fn part(database: &Database, counter: &UniqueKey, from: Vec<u8>) -> Result<UniquePart, Error> {
     let name = counter.to_string();
     let text = "SELECT id, items, registers, item FROM access_unique \
@@ -212,7 +213,7 @@ async fn part(database: &Database, counter: &UniqueKey, from: Vec<u8>) -> Result
     let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
     let items = items.collect::<Result<Vec<_>, _>>()?;
     let is_full = items.len() as u64 == LISTED.unsigned_abs();
-    // The next larger text is this one with a zero behind it.
+    // Appending a zero byte yields the next larger key.
     let next = items.last().filter(|_| is_full).map(|last| [last, &[0][..]].concat());
     Ok(UniquePart { contents: Contents::Items(items.into_iter().collect()), next })
 }
@@ -230,7 +231,7 @@ async fn absorb(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Re
     session.commit().await
 }
 
-/// Removes a counter, or some of its items; returns whether there is more.
+/// Removes a counter or a batch of items. Returns `true` if there is more to remove.
 async fn remove(database: &Database, counter: &UniqueKey) -> Result<bool, Failure> {
     let mut session = database.begin().await?;
     let Some(row) = hold(&mut session, database.dialect(), &counter.to_string()).await? else {
@@ -251,7 +252,7 @@ async fn remove(database: &Database, counter: &UniqueKey) -> Result<bool, Failur
 const COLUMNS: &str = "id, items, registers";
 const OF_NAME: &str = "FROM access_unique WHERE name = ?";
 
-/// Holds the row of a counter until the transaction ends, if there is one.
+/// Locks the row of a counter until the end of the transaction, if it exists.
 async fn hold(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Option<Counter>, Failure> {
     let text = format!("SELECT {COLUMNS} {OF_NAME}{}", dialect.for_update);
     let rows = session.fetch(&text, &[Value::Text(name)]).await?;
@@ -264,7 +265,7 @@ async fn hold_or_make(session: &mut Session, dialect: &Dialect, name: &str) -> R
     }
     let text = dialect.insert_new("access_unique (name, items)", "VALUES (?, 0)");
     session.execute(&text, &[Value::Text(name)]).await?;
-    // Another transaction may have made it first, and a third one removed it.
+    // The row might be created by a concurrent transaction, and even be deleted by a third.
     let row = hold(session, dialect, name).await?;
     row.ok_or(Failure::Answer(Class::Busy, SqlError::RowNotFound))
 }
@@ -276,7 +277,7 @@ fn found(row: &crate::sql::driver::Row, name: &str) -> Result<Counter, Failure> 
     Ok(Counter { id: row.int(0)?, items: row.int(1)?, registers })
 }
 
-/// Adds items to a set; returns how many were not in it.
+/// Adds items to a set and returns the number of new items.
 async fn insert(
     session: &mut Session,
     dialect: &Dialect,
@@ -292,7 +293,7 @@ async fn insert(
     session.execute(&text, &values).await
 }
 
-/// Turns the items of a counter into registers, beside these.
+/// Converts the items of a counter into registers and merges these with `sketch`.
 async fn convert(session: &mut Session, id: i64, mut sketch: Sketch) -> Result<(), Failure> {
     let id_of = [Value::Int(id)];
     for row in session.fetch("SELECT item FROM access_unique_item WHERE counter = ?", &id_of).await? {

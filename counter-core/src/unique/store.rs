@@ -7,71 +7,72 @@ use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 
-/// A place where unique counters are kept; both stores of this crate are one.
+/// A store for unique counters, implemented by both stores of this crate.
 ///
-/// [`UniqueCounter`](crate::unique::UniqueCounter) is built on it and also checks the bounds: a store is
-/// given at least one item and at most 500, of at most 256 bytes each.
+/// [`UniqueCounter`](crate::unique::UniqueCounter) is built on this trait and enforces the limits: a store
+/// call will have 1 to 500 items of at most 256 bytes.
 ///
-/// For about two seconds, a store tries calls again that are known to have done nothing, and, where a
-/// repetition cannot change the answer, also calls that may have done something.
+/// For about two seconds, stores retry calls that did not take effect. Other calls are also retried when a
+/// repetition can't change the result.
 pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
-    /// Adds the items, and turns an adaptive counter into registers when it has more than its threshold.
+    /// Adds the items, and converts an adaptive counter into registers if it exceeds the threshold.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
-    /// the same items.
+    /// Fails if the store is unavailable, or if the outcome is unknown. You can safely retry with the same
+    /// items.
     fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
 
-    /// Removes the items from a set; returns how many of them were in it.
+    /// Removes the items from a set. Returns the number of removed items.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
-    /// the same items.
+    /// Fails if the store is unavailable, or if the outcome is unknown. You can safely retry with the same
+    /// items.
     fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
 
-    /// Returns how many different items there are; 0 for a counter that was never used.
+    /// Returns the number of distinct items, which is 0 for an unused counter.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store can't be read.
     fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct>;
 
-    /// Returns everything that the counter has. Of a set, that is every item that was there all the time, and
-    /// perhaps some of those that were added or removed meanwhile.
+    /// Returns all contents of the counter. For a set, items that are added or removed during the read may or
+    /// may not be included.
     ///
     /// # Errors
-    /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) when a set has more than `most` items; fails
-    /// when the store cannot be read.
+    /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) if a set has more than `most` items; fails if
+    /// the store can't be read.
     fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
 
-    /// Returns a page of the counters that the store has, from a cursor on, which is the `next` of the page before; an
-    /// adaptive counter with the largest threshold, since the store does not know its own. Each counter that is there all
-    /// the time is on one page at least.
+    /// Returns a page of the counters in the store. The cursor is the `next` field of the previous page.
+    /// Adaptive counters are returned with the maximum threshold, because this is not stored. A counter that
+    /// exists throughout the listing is on at least one page.
     ///
     /// # Errors
-    /// Fails when the store cannot be read; call again with the same cursor.
+    /// Fails if the store can't be read. You can safely retry with the same cursor.
     fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList>;
 
-    /// Returns a part of what the counter has, from a cursor on, which is the `next` of the part before. Each item that is
-    /// there all the time is in one part at least; registers are one part.
+    /// Returns a part of the counter contents. The cursor is the `next` field of the previous part. An item
+    /// that exists throughout the read is in at least one part; registers always form a single part.
     ///
     /// # Errors
-    /// Fails when the store cannot be read; call again with the same cursor.
+    /// Fails if the store can't be read. You can safely retry with the same cursor.
     fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart>;
 
-    /// Raises the registers of a counter to at least these, if there are any; an adaptive counter has
-    /// registers from then on.
+    /// Merges a sketch into the counter registers. This converts an adaptive counter into registers, unless
+    /// the sketch is empty.
     ///
     /// # Errors
-    /// Fails when the counter is a set, or when the store cannot do it now; call again with the same sketch.
+    /// Fails if the counter is a set, or if the store is unavailable. You can safely retry with the same
+    /// sketch.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have raised some of them.
+    /// If the future is dropped, only some registers may be raised.
     fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
 
-    /// Removes the counter with all its items.
+    /// Removes the counter and all items.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now; call again.
+    /// Fails if the store is unavailable. You can safely retry.
     fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()>;
 }
 
@@ -86,57 +87,56 @@ for_handles!(UniqueStore {
     fn remove(counter: &'a UniqueKey) -> Answer<'a, ()>;
 });
 
-/// The identity of a unique counter: its name, and how it counts. Counters of one name and different kinds
-/// are different counters.
+/// Identifies a unique counter by name and kind. Counters with the same name but different kinds are
+/// independent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueKey {
-    /// The counter's name.
+    /// Counter name.
     pub name: CounterName,
-    /// The way in which it counts.
+    /// Counting method.
     pub kind: UniqueKind,
 }
 
-/// The way in which a unique counter counts.
+/// The counting method of a unique counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UniqueKind {
-    /// A set, which keeps every item.
+    /// A set of all items.
     Set,
-    /// The registers of a HyperLogLog.
+    /// HyperLogLog registers.
     Sketch,
-    /// A set up to this many items, and registers from then on.
+    /// A set up to this number of items, and registers above.
     Adaptive(Threshold),
 }
 
 /// The result of including items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// The number of items that were new: for a set, items that were not in it; for registers, items that
-    /// raised one.
+    /// Number of new items. For registers, this is the number of items that raised a register.
     pub new: u64,
-    /// True if the counter still has every item, so that it counts exactly.
+    /// True if the counter stores all items, i.e. if it is exact.
     pub exact: bool,
 }
 
-/// A page of the counters of a store.
+/// A page of the counters in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UniqueList {
-    /// The counters, in any order; there may be none although more follow.
+    /// Counters in any order. The list can be empty even if there are more pages.
     pub counters: Vec<UniqueKey>,
-    /// The cursor of the next page; `None` after the last.
+    /// Cursor of the next page, or `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// A part of what a counter has.
+/// A part of the contents of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniquePart {
-    /// Some of its items, or its registers.
+    /// Some of the items, or the registers.
     pub contents: Contents,
-    /// The cursor of the next part; `None` after the last.
+    /// Cursor of the next part, or `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
 impl UniqueKey {
-    /// Reads the last part of a key in Redis; `None` of any other text.
+    /// Parses the suffix of a Redis key.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':')?;
         Some(Self { kind: UniqueKind::parse(kind)?, name: CounterName::new(name).ok()? })
@@ -144,7 +144,7 @@ impl UniqueKey {
 }
 
 impl UniqueKind {
-    /// Reads the name of a kind.
+    /// Parses a kind name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let kinds = [Self::Set, Self::Sketch, Self::Adaptive(Threshold::MAX)];
         kinds.into_iter().find(|kind| kind.name() == name)
@@ -160,7 +160,7 @@ impl UniqueKind {
 }
 
 impl fmt::Display for UniqueKey {
-    /// Formats the last part of the key in Redis, such as `set:voters`.
+    /// Formats the suffix of the Redis key, e.g. `set:voters`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.kind.name(), self.name)
     }

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-/// The number of items up to which an adaptive counter is exact: 1 to 10,000, by default 1,000.
+/// The maximum number of items up to which an adaptive counter is exact: 1 to 10,000, by default 1,000.
 ///
-/// One more item turns the set into registers, in one step that blocks the server: for 0.3 ms by default and
-/// 4 ms at 10,000, with items of 16 bytes; with items of 256 bytes, for 1 ms and 20 ms.
+/// Exceeding the threshold converts the set into registers, which blocks the server: with 16-byte items, for
+/// 0.3 ms by default and 4 ms at 10,000; with 256-byte items, for 1 ms and 20 ms.
 ///
 /// ```
 /// use counter_core::unique::Threshold;
@@ -22,7 +22,7 @@ pub struct Threshold(NonZeroU16);
 pub struct ThresholdError(u16);
 
 impl Threshold {
-    /// The largest threshold: 10,000 items.
+    /// The maximum threshold: 10,000 items.
     pub const MAX: Self = Self(const { NonZeroU16::new(10_000).expect("it is not 0") });
 
     /// Returns the number of items.

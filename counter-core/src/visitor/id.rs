@@ -3,15 +3,15 @@ use std::fmt;
 use super::siphash::SipHash;
 use crate::sketch::Register;
 
-/// The id of a visitor: 128 bits that do not reveal the visitor, made only by a [`VisitorKey`].
+/// A visitor ID: 128 bits that do not reveal the visitor. Can only be created using a [`VisitorKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VisitorId([u8; 16]);
 
-/// A secret key that turns what identifies a visitor into a [`VisitorId`], by SipHash-1-3 with 128 bits of
-/// output (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
+/// A secret key that maps visitor properties to a [`VisitorId`], using SipHash-1-3 with 128 bits of output
+/// (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
 ///
-/// The same parts give the same visitor as long as the key is the same; without the key, an id can neither be
-/// made nor tried against a list of addresses.
+/// With the same key, the same parts always result in the same visitor. If the key is unknown, there is no
+/// way to create an ID, or to test it against a list of addresses.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -24,7 +24,7 @@ pub struct VisitorId([u8; 16]);
 pub struct VisitorKey([u64; 2]);
 
 impl VisitorId {
-    /// Returns the bytes of the id, which are what a sketch hashes.
+    /// Returns the ID as bytes. These are the input to the sketch hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -32,7 +32,7 @@ impl VisitorId {
 }
 
 impl From<VisitorId> for Register {
-    /// Returns the register that a visitor raises.
+    /// Returns the register for this visitor.
     #[inline]
     fn from(visitor: VisitorId) -> Self {
         Self::of(visitor.as_bytes())
@@ -40,7 +40,7 @@ impl From<VisitorId> for Register {
 }
 
 impl VisitorKey {
-    /// Creates a key from bytes, which should be random.
+    /// Creates a key from bytes. These should be random.
     #[must_use]
     pub const fn new(key: [u8; 16]) -> Self {
         let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
@@ -48,16 +48,16 @@ impl VisitorKey {
         Self([low, u64::from_le_bytes(rest)])
     }
 
-    /// Creates a key from the randomness of the operating system.
+    /// Generates a random key.
     ///
     /// # Panics
-    /// Panics when the operating system has no randomness to give.
+    /// Panics if the operating system can't provide random bytes.
     #[must_use]
     pub fn random() -> Self {
         Self::new(random())
     }
 
-    /// Returns another key, which these parts select and which reveals nothing about this one.
+    /// Derives a different key from these parts. It reveals nothing about this key.
     pub(crate) fn derived(&self, parts: &[&[u8]]) -> Self {
         Self::new(self.visitor(parts).0)
     }
@@ -70,9 +70,9 @@ impl VisitorKey {
         self.0
     }
 
-    /// Returns the visitor that these parts identify; where one part ends and the next begins matters.
-    // Always inlined, so that lengths which are constant in the caller are constant here: for an address,
-    // that saves half of the work.
+    /// Returns the visitor for these parts. The boundaries between the parts are significant.
+    // Always inlined, so that part lengths that are constant in the caller become constants here. For an
+    // address, this saves half of the work.
     #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
@@ -84,12 +84,12 @@ impl VisitorKey {
     }
 }
 
-/// The state of the hash under a key when it has the length of its only part, [`PREPARED`] bytes, which are the same for all
-/// requests of an epoch.
+/// The hash state for a key after hashing the part length, [`PREPARED`], assuming a single part. It is
+/// constant within an epoch.
 #[derive(Clone, Copy)]
 pub(crate) struct PreparedKey([u64; 4]);
 
-/// The length of parts that keys are prepared for, in bytes: an address and the digest of a user agent.
+/// The part length for prepared keys, in bytes: an address and a user agent digest.
 pub(crate) const PREPARED: usize = 24;
 
 impl PreparedKey {
@@ -107,7 +107,7 @@ impl PreparedKey {
         self.0
     }
 
-    /// Returns the visitor that [`VisitorKey::visitor`] makes of this part.
+    /// Like [`VisitorKey::visitor`] with this single part.
     #[inline(always)]
     pub(crate) fn visitor(self, part: &[u8; PREPARED]) -> VisitorId {
         let mut hash = SipHash::resume(self.0, 1);
@@ -118,14 +118,14 @@ impl PreparedKey {
     }
 }
 
-/// Returns 128 bits that cannot be guessed.
+/// Returns 128 random bits that can't be guessed.
 pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
-// Neither an id nor a key belongs in a log.
+// IDs and keys must not be logged.
 impl fmt::Debug for VisitorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("VisitorId(..)")

@@ -1,19 +1,20 @@
-//! The salts under which visitors are told apart, each for one epoch.
+//! Salts for visitor hashes. Salts rotate with epochs.
 //!
-//! Addresses that are hashed under one key for ever are a list of visitors and times in all but name. So the
-//! key changes with every epoch, and ids of one epoch cannot be linked to those of the next. All instances
-//! over one store have to agree on the salt, or a visitor of two instances would count twice; and a request
-//! must not wait for that agreement. So an epoch begins with a random salt of the process, which the flusher
-//! offers to the store; the first salt that was offered there is used by all instances.
+//! If addresses were always hashed using the same key, the result would effectively be a list of visitors and
+//! access times. Therefore the key changes with the epoch, so that IDs can't be linked across epochs. All
+//! instances that share a store need to agree on the salt, because otherwise a visitor would be counted by
+//! multiple instances, but requests must not wait for this. To solve this, an epoch starts with a random salt
+//! for this process, which the flusher then offers to the store. The first salt offered will be used by all
+//! instances.
 //!
-//! The current salt is fetched when the loops start, and that of the next epoch from the middle of the
-//! current one on, so the instances only disagree if the store is away for half an epoch. Each instance then
-//! counts by its own salt until the store is back and the shared one takes over: a visitor who was seen under
-//! both is counted at most twice in that epoch, by each instance that was cut off.
+//! The current salt is fetched at startup, and the salt for the next epoch is fetched from the middle of the
+//! current epoch on, so instances can only disagree if the store is unavailable for half an epoch. In this
+//! case, instances use their own salt until the shared salt is available. A visitor seen under both salts
+//! will be counted at most twice in this epoch, for each disconnected instance.
 //!
-//! The salt is kept beside the data that it keyed. So if a secret is set, visitors are hashed under a key
-//! made of both: the secret alone does not bring back an epoch whose salt is gone, and the salt alone, which
-//! is visible to every reader of the store, makes no visitor.
+//! The salt is stored with the hashed data. If a secret is configured, visitors are hashed using a key
+//! derived from both: an epoch can't be reconstructed from the secret if the salt has been deleted, and the
+//! salt, which is visible to all readers of the store, is not sufficient to compute visitor IDs.
 
 mod current;
 mod recent;
@@ -31,13 +32,13 @@ use super::secret::Secret;
 use crate::sketch::Register;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 
-/// A salt that turns what identifies a visitor into a [`VisitorId`], shared by all instances over one store.
+/// A salt that maps visitor properties to a [`VisitorId`], shared by all instances that use the same store.
 ///
-/// It comes from [`Recorder::salt`](crate::Recorder::salt) or
-/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Using it does no I/O: until the store has
-/// answered, and while it is away, the salt is one of this process alone. A visitor who was seen under that
-/// salt and then under the shared one counts at most twice in that epoch. A salt that is made from a
-/// [`VisitorKey`] is that key for ever, and no store is asked for it.
+/// It is returned by [`Recorder::salt`](crate::Recorder::salt) or
+/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Using it does not perform I/O: if the store has
+/// not responded yet or is unavailable, a salt local to this process is used. Visitors seen under both the
+/// local salt and the shared salt are counted at most twice in this epoch. A salt created from a
+/// [`VisitorKey`] always uses this key, and does not need a store.
 ///
 /// ```
 /// use counter_core::visitor::{Salt, VisitorKey};
@@ -54,8 +55,8 @@ use crate::time::{Bucket, Precision, Precisions, Timestamp};
 #[derive(Clone, Debug)]
 pub struct Salt(Arc<Salts>);
 
-/// An error of a visitor precision whose buckets lie in several salt epochs: it is coarser than the epoch, or
-/// not aligned with it.
+/// An error returned if a visitor bucket would span multiple salt epochs: the visitor precision is coarser
+/// than the epoch, or not aligned with it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SaltError {
     /// The visitor precision.
@@ -64,64 +65,63 @@ pub struct SaltError {
     pub epoch: Precision,
 }
 
-/// The salts of one process: one that rotates with the epochs, and one that is stable.
+/// The salts of a process: rotating and stable.
 #[derive(Clone, Debug)]
 pub(crate) struct Salting {
     pub(crate) rotating: Arc<Salts>,
     pub(crate) stable: Arc<Salts>,
 }
 
-/// The salts of the current epoch and of the one beside it, which is the next or the last.
+/// The salts for the current epoch and an adjacent epoch, which is either the next or the previous epoch.
 pub(crate) struct Salts {
     epoch: Precision,
-    /// The key made from the secret, which a salt from the store is combined with.
+    /// A key derived from the secret. It is combined with the salt from the store.
     secret: Option<VisitorKey>,
-    /// Set once a handle is given out: the instances need not agree on a salt that is never used.
+    /// True if a handle has been created. Salts that are never used do not need to be shared.
     wanted: AtomicBool,
     current: Current,
-    /// The registers of recent visitors, under whichever key.
+    /// Registers of recent visitors, under any key.
     recent: Recent,
-    /// The slot of even epochs, and the slot of odd ones.
+    /// The slots for even and odd epochs.
     slots: Mutex<[Option<Slot>; 2]>,
 }
 
 struct Slot {
     start: Timestamp,
     key: VisitorKey,
-    /// The salt to offer to the store; `None` once the store has answered.
+    /// The salt to offer to the store. `None` if the store has already responded.
     candidate: Option<[u8; 16]>,
 }
 
-/// A salt that the store has not been asked for.
+/// A salt to offer to the store.
 pub(crate) struct Offer {
     pub(crate) epoch: Bucket,
     pub(crate) candidate: [u8; 16],
-    /// The end of the epoch after it.
+    /// The end of the following epoch.
     pub(crate) expiry: Timestamp,
 }
 
-/// A day in UTC.
-/// The time by which the clock of a process may be ahead of the store's, in seconds, for its hits to count: 25 hours.
+/// The maximum time in seconds that a process clock can be ahead of the store clock, with hits still being
+/// counted: 25 hours.
 const AHEAD: u64 = 90_000;
 const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
 
-/// An epoch that lasts to the year 2106.
+/// An epoch that lasts until the year 2106.
 const AGE: Precision = Precision::new(NonZeroU32::MAX);
 
 impl Salt {
-    /// Returns the visitor that these parts identify, now; where one part ends and the next begins matters.
+    /// Returns the current visitor ID for these parts. The boundaries between the parts are significant.
     #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         self.visitor_until(parts).0
     }
 
-    /// Returns the visitor that these parts identify, now, and the end of the epoch in which the id stands
-    /// for that visitor.
+    /// Returns the current visitor ID for these parts, and the end of the epoch in which the ID is valid.
     ///
-    /// In a bucket of a later epoch, the id would count the same visitor a second time. So hits that are
-    /// recorded some time after this call have to go through
-    /// [`Recorder::request_until`](crate::Recorder::request_until), with this instant.
+    /// In later epochs, this ID would count the same visitor a second time. If a hit might be recorded later
+    /// than the call to this method, you should pass the timestamp to
+    /// [`Recorder::request_until`](crate::Recorder::request_until).
     #[inline(always)]
     #[must_use]
     pub fn visitor_until(&self, parts: &[&[u8]]) -> (VisitorId, Timestamp) {
@@ -129,11 +129,11 @@ impl Salt {
         (key.visitor(parts), end)
     }
 
-    /// Returns the register that a visitor raises who is identified by one part of 24 bytes, and the end of the epoch as
-    /// [`visitor_until`](Self::visitor_until) does.
+    /// Returns the register for a visitor identified by a single part of 24 bytes, and the end of the epoch
+    /// like [`visitor_until`](Self::visitor_until).
     ///
-    /// It is the register of that [visitor](Self::visitor), found in a quarter of the instructions for one of those who were
-    /// asked for lately.
+    /// This is the register for the [visitor](Self::visitor), but it takes a quarter of the instructions if
+    /// the visitor has been seen recently.
     #[inline(always)]
     #[must_use]
     pub fn register_until(&self, part: &[u8; 24]) -> (Register, Timestamp) {
@@ -156,8 +156,8 @@ impl Salting {
         Self { rotating: salts(epoch), stable: salts(AGE) }
     }
 
-    /// Checks that all visitors of a bucket can be told apart under one salt. Where the width does not divide
-    /// the epoch, some buckets lie in two epochs wherever they begin.
+    /// Checks if visitors can be recognized within a bucket, i.e. if the bucket has a single salt. If the
+    /// width does not divide the epoch, some buckets will always span two epochs, and this is allowed.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
         let could = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
@@ -169,8 +169,8 @@ impl Salting {
     }
 }
 
-/// Returns the default epoch: a day that begins with a bucket of the coarsest of these precisions that fit in
-/// a day. So the end of an epoch only cuts a bucket whose width does not divide a day.
+/// Returns the default epoch: a day, aligned with the coarsest of these precisions that divides a day. The
+/// end of an epoch thus only splits buckets if their width does not divide a day.
 pub(crate) fn day_of(visitors: &Precisions) -> Precision {
     let precisions = visitors.iter().map(|kept| kept.precision);
     let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
@@ -190,24 +190,24 @@ impl Salts {
         }
     }
 
-    /// Returns the key under which visitors are hashed in an epoch with this salt.
+    /// Returns the key used to hash visitors in an epoch with this salt.
     pub(crate) fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
         self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
     }
 
-    /// Returns a handle; from then on, the store is asked for salts.
+    /// Returns a handle. This enables fetching salts from the store.
     pub(crate) fn handle(self: &Arc<Self>) -> Salt {
         self.wanted.store(true, Ordering::Relaxed);
         Salt(Arc::clone(self))
     }
 
-    /// Returns the key of the epoch of `at`, and the end of that epoch.
+    /// Returns the key for the epoch that contains `at`, and the end of this epoch.
     #[inline]
     pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.current.get(at).unwrap_or_else(|| self.begin(at))
     }
 
-    /// Returns what [`key`](Self::key) does, prepared.
+    /// Like [`key`](Self::key), but returns a prepared key.
     #[inline]
     fn prepared_key(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
         self.current.prepared(at).unwrap_or_else(|| self.begin_prepared(at))
@@ -219,13 +219,14 @@ impl Salts {
         (PreparedKey::of(key), end)
     }
 
-    /// Out of line: it runs once an epoch, and while another thread runs it.
+    /// Not inlined because this is only needed when an epoch starts, or if a concurrent thread is updating
+    /// the key.
     #[cold]
     fn begin(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.with(self.epoch.bucket(at), |slot| self.publish(slot))
     }
 
-    /// Returns the first salt that the store should be asked for at `now`.
+    /// Returns the first salt that should be offered to the store at `now`.
     pub(crate) fn due(&self, now: Timestamp) -> Option<Offer> {
         if !self.wanted.load(Ordering::Relaxed) {
             return None;
@@ -240,17 +241,17 @@ impl Salts {
         })
     }
 
-    /// Returns the salt to offer for the epoch in which `at` lies, whether it is the current one or not.
+    /// Returns a salt to offer for the epoch that contains `at`, which need not be the current epoch.
     pub(crate) fn offer(&self, at: Timestamp, now: Timestamp) -> Offer {
         let epoch = self.epoch.bucket(at);
         let width = self.epoch.as_seconds().into();
-        // The instant may be anything that a record says; further ahead nothing counts.
+        // The timestamp comes from a record, so it can be anything. Hits in the far future are not counted.
         let end = epoch.end().max(now).min(now.plus(width).plus(AHEAD));
         let expiry = end.plus(width);
         Offer { epoch, candidate: random(), expiry }
     }
 
-    /// Adopts the salt that the store keeps for an epoch.
+    /// Adopts the salt for an epoch from the store.
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
             slot.key = self.key_of(salt);
@@ -260,15 +261,16 @@ impl Salts {
         });
     }
 
-    /// Publishes a slot, which has to be locked. When two epochs are in use at midnight, or one is only being
-    /// prepared, the last one is published, and a thread that needs the other takes the lock again.
+    /// Publishes a slot, which must be locked. If two epochs are in use, e.g. around midnight or if the next
+    /// epoch is being prepared, the latest call wins. Threads that need the other epoch will have to take the
+    /// lock.
     fn publish(&self, slot: &Slot) -> (VisitorKey, Timestamp) {
         let epoch = self.epoch.bucket(slot.start);
         self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
         (slot.key, epoch.end())
     }
 
-    /// Runs `look` on the slot of an epoch, with a salt of this process if it had none.
+    /// Calls a closure with the slot for an epoch. If the slot is empty, it is filled with a random salt.
     fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
         let candidate = random();
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
@@ -290,7 +292,7 @@ impl Salts {
 
 impl fmt::Debug for Salts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The salts are secrets and belong in no log.
+        // Salts are secret and must not be logged.
         f.debug_struct("Salts").field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }
@@ -346,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A store that keeps the first salt it is offered.
+    /// Simulates a store that returns the salt offered first.
     fn share(salts: &Salts, now: Timestamp, kept: &mut Vec<(Bucket, [u8; 16])>) {
         while let Some(offer) = salts.due(now) {
             if !kept.iter().any(|(epoch, _)| *epoch == offer.epoch) {
@@ -409,7 +411,7 @@ mod tests {
         assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2 - 1)), []);
         assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2)), [MIDNIGHT.plus(WIDTH)]);
         assert_eq!(epochs(MIDNIGHT.plus(WIDTH)), []);
-        // Away for two days.
+        // Disconnected for two days.
         assert_eq!(epochs(MIDNIGHT.plus(3 * WIDTH)), [MIDNIGHT.plus(3 * WIDTH)]);
     }
 
@@ -475,7 +477,7 @@ mod tests {
             assert!(words.contains(word), "{words}");
         }
         assert_eq!(Salting::new(day, None).check(&set(&[hour, day])), Ok(()));
-        // Some of its buckets lie in two epochs wherever they begin.
+        // Some buckets of this precision always span two epochs.
         let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
         assert_eq!(Salting::new(DAY, None).check(&set(&[hour, five_hours])), Ok(()));
     }

@@ -3,12 +3,12 @@ use std::str::FromStr;
 
 use super::id::VisitorKey;
 
-/// A secret of 128 bits that never goes to a store: without it, the visitors in a store cannot be tried
-/// against a list of addresses.
+/// A 128-bit secret that is never sent to a store. The visitors in a store can't be tested against a list of
+/// addresses if the secret is unknown.
 ///
-/// Instances that have to agree on visitors need the same secret, so generate it once, for instance by
-/// `openssl rand -hex 16`, and give it to each of them. [`Builder::secret`](crate::Builder::secret) keys
-/// visitors with it, and limits by identity need one.
+/// Instances that need to agree on visitors must use the same secret, so you should generate it ahead of
+/// deployment, e.g. via `openssl rand -hex 16`, and configure it for all instances. It is used by
+/// [`Builder::secret`](crate::Builder::secret) to hash visitors, and required for limits by identity.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore, Secret};
@@ -20,38 +20,38 @@ use super::id::VisitorKey;
 #[derive(Clone)]
 pub struct Secret {
     key: VisitorKey,
-    /// True if other processes may have it, too.
+    /// True if other processes may use the same secret.
     shared: bool,
 }
 
-/// An error of a text that is not 32 hexadecimal digits. It does not contain the text.
+/// An error returned if a string is not 32 hexadecimal digits. It does not contain the string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SecretError;
 
 impl Secret {
-    /// Creates a secret from bytes, which should be random.
+    /// Creates a secret from bytes. These should be random.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self { key: VisitorKey::new(bytes), shared: true }
     }
 
-    /// Creates a random secret that no other process has. The ids that it keys differ from those that another
-    /// instance, or this one after a restart, makes of the same person. Each call creates another one.
+    /// Generates a random secret that is local to this process. IDs for the same visitor will be different in
+    /// other instances, and after a restart. This always returns a new secret.
     ///
     /// # Panics
-    /// Panics when the operating system has no randomness to give.
+    /// Panics if the operating system can't provide random bytes.
     #[must_use]
     pub fn of_this_process() -> Self {
         Self { key: VisitorKey::random(), shared: false }
     }
 
-    /// Returns whether the secret was made by [`of_this_process`](Self::of_this_process).
+    /// Returns `true` if the secret was created by [`process_local`](Self::process_local).
     #[must_use]
     pub const fn is_of_this_process(&self) -> bool {
         !self.shared
     }
 
-    /// Returns the key for one purpose, which reveals nothing about those for others.
+    /// Derives a key for the given purpose. It reveals nothing about keys for other purposes.
     #[must_use]
     pub fn key(&self, purpose: &str) -> VisitorKey {
         self.key.derived(&[purpose.as_bytes()])
@@ -74,7 +74,7 @@ impl From<&Self> for Secret {
     }
 }
 
-// A secret belongs in no log.
+// Secrets must not be logged.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")

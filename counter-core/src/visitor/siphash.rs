@@ -1,8 +1,8 @@
-//! SipHash-1-3 with 128 bits of output, of messages of whole words.
+//! SipHash-1-3 with 128 bits of output, for messages that consist of whole words.
 //!
-//! Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012. The caller converts bytes to words, so
-//! there is no remainder to keep between two calls; for an address and a user agent, that saves half of the
-//! time of a hasher of arbitrary bytes.
+//! Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012. The caller converts bytes into words, so
+//! we don't need to keep a remainder between calls. For an address and a user agent, this takes half the time
+//! compared to a hasher for arbitrary bytes.
 
 #[derive(Clone, Debug)]
 pub(crate) struct SipHash {
@@ -13,7 +13,7 @@ pub(crate) struct SipHash {
 impl SipHash {
     #[inline]
     pub(crate) fn new([low, high]: [u64; 2]) -> Self {
-        // "somepseudorandomlygeneratedbytes", and the mark of 128 bits.
+        // "somepseudorandomlygeneratedbytes", and the marker for 128-bit output.
         let state = [
             low ^ 0x736f_6d65_7073_6575,
             high ^ 0x646f_7261_6e64_6f6d ^ 0xee,
@@ -23,13 +23,13 @@ impl SipHash {
         Self { state, words: 0 }
     }
 
-    /// Goes on from a state that so many words have led to.
+    /// Resumes from a state, given the number of words hashed so far.
     #[inline]
     pub(crate) const fn resume(state: [u64; 4], words: u64) -> Self {
         Self { state, words }
     }
 
-    /// Returns the state, from which it can go on.
+    /// Returns the state, for use with `resume`.
     pub(crate) const fn state(self) -> [u64; 4] {
         self.state
     }
@@ -40,9 +40,9 @@ impl SipHash {
         self.absorb(word);
     }
 
-    /// Adds bytes and their number, so that different inputs never give the same words. Up to seven bytes
-    /// share a word with their number; of more, the last word holds the last eight, some of them for the
-    /// second time.
+    /// Adds bytes and the length, so that different inputs always result in different words. Up to seven
+    /// bytes are combined with the length in a single word. For longer inputs, the last word contains the
+    /// last eight bytes, and might overlap with the previous word.
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let length = bytes.len() as u64;

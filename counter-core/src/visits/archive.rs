@@ -1,13 +1,14 @@
-//! An archive: a second store that keeps counts and visitors for years.
+//! An archive: a second store to keep counts and visitors for years.
 //!
-//! The near store, usually Redis, keeps recent counts for the duration of its retention. An [`Archive`] combines it with a
-//! far store, usually a database: a [`Copier`] copies the closed buckets of selected precisions from the near to the far
-//! store, and readers see one series over both.
+//! The near store, usually Redis, keeps recent counts within the retention. An [`Archive`] combines it with a
+//! far store, usually a database: a [`Copier`] copies closed buckets of selected precisions from the near to
+//! the far store, and readers see a single series across both.
 //!
-//! The copier writes absolute values: the greater of two counts of a bucket or a bin, and the union of two sketches. So
-//! copying is idempotent, several copiers may run, and a killed copier continues where it stopped. A bucket is copied when it
-//! closes, again with the following buckets, and for the last time when it leaves the near store, to include late hits. The
-//! near store keeps a bucket until its last copy, for at most twice its retention.
+//! The copier writes absolute values: the greater of two counts of a bucket or a bin, or the union of two
+//! sketches. Copying is thus idempotent: you can run multiple copiers, and an interrupted copier will resume
+//! where it stopped. A bucket is copied when it closes, and also with the next few buckets and when it leaves
+//! the near store, to include late hits. The near store keeps a bucket until the final copy, but not longer
+//! than twice the retention.
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -16,7 +17,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In a service the near store is a `RedisStore`, and the far one a `SqlStore`.
+//! // In a service, the near store is a `RedisStore`, and the far store is a `SqlStore`.
 //! let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
 //! let mut counters = Counters::builder(archive.clone()).build()?;
 //! let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -59,13 +60,13 @@ use crate::error::Error;
 use crate::family::future::Answer;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 
-/// A store that combines a near store, which counts, with a far store, which keeps closed buckets for years.
+/// A store that combines a near store for counting with a far store that keeps closed buckets for years.
 ///
-/// Writers, readers and the cleaner use it like any other store. You must run a [`Copier`] to copy buckets. Only the near
-/// store is written by flushes, so an unavailable far store does not affect them; then only buckets that the near store still
-/// keeps can be read.
+/// Writers, readers and the cleaner can use this like any other store. You need to run a [`Copier`] to copy
+/// buckets. Flushes only write to the near store, so they are not affected if the far store is unavailable.
+/// In that case, you can only read buckets that are still in the near store.
 ///
-/// A far store belongs to one near store and namespace, which [`check`](Self::check) enforces.
+/// A far store belongs to a single near store and namespace, which is enforced by [`check`](Self::check).
 #[derive(Clone)]
 pub struct Archive {
     near: Arc<dyn Store>,
@@ -80,41 +81,42 @@ trait Far: Store + ArchiveStore {}
 
 impl<T: Store + ArchiveStore> Far for T {}
 
-/// What this process knows about the two stores.
+/// State of the two stores, as known to this process.
 #[derive(Debug, Default)]
 struct State {
-    /// The grid of the near store, as set by its counters.
+    /// The grid of the near store, as set by the counters.
     near: Option<Grid>,
-    /// The time of the last failure of the far store.
+    /// Time of the latest failure of the far store.
     away: Option<Instant>,
-    /// The end of the buckets with their last copy, by precision of counts.
+    /// End of the buckets for which the final copy is done, by count precision.
     settled: HashMap<Precision, Timestamp>,
-    /// The time when this was last read.
+    /// Time at which `settled` was last read.
     asked: Option<Instant>,
-    /// The number of buckets without their last copy.
+    /// Number of buckets that need the final copy.
     waiting: u32,
-    /// The number of entries that the last copies of a precision skipped.
+    /// Number of entries skipped by the most recent copy of a precision.
     unreadable: HashMap<(Values, Precision), u64>,
-    /// Values whose last copies lack counters, because a list of counters cannot be read.
+    /// Values for which the most recent copy lacks counters, because a counter list can't be read.
     incomplete: HashSet<(Values, Precision)>,
-    /// Whether the far store belongs to the near one, if that is known.
+    /// Whether the far store belongs to the near store, if known.
     binding: Option<Binding>,
 }
 
-/// The time for which the state of the far store is cached.
+/// Time to cache the state of the far store.
 const ASKED: Duration = Duration::from_secs(20);
-/// The time for which a far store that failed is not read if the near one is sufficient.
+/// If the far store fails, we don't read it for this long, unless the near store is not sufficient.
 const AWAY: Duration = Duration::from_secs(10);
 const CALM: &str = "nothing panics under this lock";
 
-/// The counts that the far store keeps by default: hours for two years, and days for ten.
+/// Default retention of counts in the far store: hours for two years, and days for ten years.
 const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
-/// Hourly visitors are a hundred times as large as counts, and distributions at least ten times, so they are kept for a quarter.
+/// Hourly visitors take about a hundred times as much space as counts, and distributions at least ten times,
+/// so we only keep them for a quarter.
 const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
 
 impl Archive {
-    /// Creates an archive that keeps the hours of counts for two years, those of visitors and of distributions for 92 days,
-    /// and days for ten years.
+    /// Creates an archive that keeps hourly counts for two years, hourly visitors and distributions for 92
+    /// days, and days for ten years.
     pub fn new(near: impl Store, far: impl Store + ArchiveStore) -> Self {
         Self {
             near: Arc::new(near),
@@ -129,10 +131,10 @@ impl Archive {
         }
     }
 
-    /// Sets which precisions are copied, and how many samples of them the far store keeps.
+    /// Sets the precisions to copy, and the number of samples to keep in the far store.
     ///
-    /// Precisions are matched by width, independent of their offset in the near store. Precisions that the near store does not
-    /// keep are not copied. All processes with these stores should use the same setting.
+    /// Precisions are matched by width; the offset in the near store is ignored. If the near store does not
+    /// use a precision, it is not copied. All processes across these stores should use the same setting.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -155,25 +157,25 @@ impl Archive {
         self
     }
 
-    /// Returns a copier for counters with this grid, which is that of their [`Stats::grid`](crate::Stats::grid).
+    /// Returns a copier for counters with this grid, which should be [`Stats::grid`](crate::Stats::grid).
     #[must_use]
     pub fn copier(&self, grid: &Grid) -> Copier {
         Copier::new(self.clone(), grid)
     }
 
-    /// Returns an auditor for counters with this grid, which is that of their [`Stats::grid`](crate::Stats::grid).
+    /// Returns an auditor for counters with this grid, which should be [`Stats::grid`](crate::Stats::grid).
     #[must_use]
     pub fn auditor(&self, grid: &Grid) -> Auditor {
         Auditor::new(self.clone(), grid)
     }
 
-    /// Returns the last audit of this process.
+    /// Returns the latest audit of this process.
     #[must_use]
     pub fn last_audit(&self) -> Option<Arc<Audit>> {
         self.audited.lock().expect(CALM).clone()
     }
 
-    /// Returns the retention of a precision in the far store, if it is kept.
+    /// Returns the retention of a precision in the far store, if used.
     fn kept_of(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
             Values::Counts => &self.kept.counts,
@@ -187,7 +189,7 @@ impl Archive {
         self.state.lock().expect(CALM)
     }
 
-    /// Returns whether the near store has all buckets from this time, by the later of two clocks.
+    /// Returns `true` if the near store has all buckets since `from`, according to the later of two clocks.
     fn is_near(&self, values: Values, precision: Precision, from: Timestamp) -> bool {
         if self.kept_of(values, precision).is_none() {
             return true;
@@ -200,11 +202,12 @@ impl Archive {
         });
         let now = Timestamp::now();
         let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
-        // A bucket about to expire may be gone before it is read.
+        // A bucket that is about to expire might be removed before we can read it.
         kept.is_some_and(|kept| kept.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from)
     }
 
-    /// Returns the retention for cleaning the near store, which is up to twice as long for buckets without their last copy.
+    /// Returns the retention to use for cleaning the near store. For buckets without a final copy, this is up
+    /// to twice as long.
     async fn held(&self, now: Timestamp, kept: &Precisions) -> Precisions {
         self.ask_what_is_settled(kept).await;
         let mut state = self.state();
@@ -214,7 +217,8 @@ impl Archive {
                 return kept.samples;
             }
             let (width, oldest) = (u64::from(kept.precision.as_seconds()), kept.oldest(now));
-            // A later time was written by a clock that was ahead. Without a known time, all buckets are kept.
+            // A later time was written by a clock that is ahead. If the time is unknown, we retain all
+            // buckets.
             let settled =
                 state.settled.get(&kept.precision).filter(|settled| **settled <= oldest.plus(width));
             let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
@@ -226,14 +230,14 @@ impl Archive {
         held
     }
 
-    /// Notes up to where these values of a precision have their last copy.
+    /// Records the end of the buckets for which the final copy is done.
     fn note_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
         if values == Values::Counts {
             self.state().settled.insert(precision, settled);
         }
     }
 
-    /// Reads the progress of copying, at most once per interval. After an error, the known progress stays.
+    /// Reads the copy progress, at most once per interval. On an error, the known progress stays valid.
     async fn ask_what_is_settled(&self, kept: &Precisions) {
         if self.state().asked.is_some_and(|asked| asked.elapsed() < ASKED) {
             return;
@@ -252,8 +256,8 @@ impl Archive {
         }
     }
 
-    /// Reads from both stores. If the near one is sufficient and the far one has just failed, answers from the near one without
-    /// waiting.
+    /// Reads from both stores. If the near store is sufficient and the far store failed recently, this will
+    /// only read the near store, to avoid waiting.
     async fn both<T>(
         &self,
         is_near: bool,

@@ -19,10 +19,10 @@ use crate::visits::store::identity;
 pub use cleaner::Cleaner;
 pub use upkeep::Upkeep;
 
-/// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
+/// The counters of a process on a store: the recorder, the reader, and the upkeep for both.
 ///
-/// Nothing runs by itself. [`spawn`](Self::spawn) starts the task that flushes and cleans, and
-/// [`run`](Self::run) is the future of that task, for those who poll it beside the server.
+/// This does not start any background task. You can either call [`spawn`](Self::spawn) to start a task that
+/// flushes and cleans, or poll [`run`](Self::run), the future of this task, along with your server.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -49,7 +49,7 @@ pub struct Counters {
     sources: Sources,
 }
 
-/// A builder of [`Counters`].
+/// A builder for [`Counters`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -70,27 +70,27 @@ pub struct Builder {
     spool_limit: u64,
 }
 
-/// An error of [`Builder::build`].
+/// An error from [`Builder::build`].
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The number of counters is not between 1 and 1,000,000.
     Counters(usize),
-    /// The number of places of a label is not between 1 and 2,000.
+    /// The number of label places is not between 1 and 2,000.
     LabelPlaces(usize),
-    /// The interval of this name is shorter than 1 ms.
+    /// The interval with this name is shorter than 1 ms.
     Interval(&'static str),
-    /// A visitor precision is coarser than the salt epoch or not aligned with it, and
-    /// [`stable_visitors`](Builder::stable_visitors) was not set.
+    /// A visitor precision is coarser than the salt epoch, or not aligned with it, and
+    /// [`stable_visitors`](Builder::stable_visitors) is not set.
     Salt(SaltError),
-    /// The directory of the spool cannot be made, or no file can be made in it.
+    /// The spool directory can't be created, or it is not possible to create files in it.
     #[cfg(feature = "spool")]
     Spool {
         /// The directory.
         folder: std::path::PathBuf,
-        /// The kind of the error.
+        /// The error kind.
         kind: std::io::ErrorKind,
-        /// The text of the error.
+        /// The error message.
         reason: String,
     },
 }
@@ -117,35 +117,36 @@ impl Counters {
         }
     }
 
-    /// Returns a handle that records hits.
+    /// Returns a handle to record hits.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// Returns a handle that reads what the store has.
+    /// Returns a handle to read the data in the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats.clone()
     }
 
-    /// Returns a handle that counts from logs that can be read again.
+    /// Returns a handle to count from logs that can be reread.
     #[must_use]
     pub fn sources(&self) -> Sources {
         self.sources.clone()
     }
 
-    /// Returns a restore of a [dump](crate::dump) into the store.
+    /// Returns a restore, to add a [dump](crate::dump) to the store.
     #[cfg(feature = "dump")]
     #[must_use]
     pub fn restore(&self) -> super::dump::Restore {
         self.stats.restore()
     }
 
-    /// Makes the grid of these counters the one that the store keeps.
+    /// Replaces the grid in the store with the grid of these counters.
     ///
-    /// What was counted in other buckets stays in the store until its retention ends, and is not read. Other processes
-    /// that still have the earlier grid report [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
+    /// If hits were counted in other buckets, they stay in the store until the retention ends, but will not
+    /// be read any more. Other processes that still use the previous grid will report
+    /// [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -166,7 +167,7 @@ impl Counters {
     /// ```
     ///
     /// # Errors
-    /// Fails when the store does not answer.
+    /// Fails when the store is unavailable.
     pub async fn change_grid(&self) -> Result<(), Error> {
         self.stats.change_grid().await
     }
@@ -174,21 +175,21 @@ impl Counters {
     /// Flushes once: see [`Flusher::flush`].
     ///
     /// # Errors
-    /// Fails when the store did not acknowledge a batch; nothing is lost.
+    /// Returns an error if the store does not acknowledge a batch. No hits are lost.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.flusher.flush().await
     }
 
-    /// Flushes and cleans until `shutdown` completes, and then flushes until nothing is pending.
+    /// Flushes and cleans until `shutdown` completes, and then flushes the remaining hits.
     ///
-    /// Stop whatever records hits first: shut down the server, then this.
+    /// You should shut down the server first, so that no more hits are recorded.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) when the store did not take the rest
-    /// before the shutdown timeout.
+    /// Returns [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) if the store did not accept the
+    /// remaining hits within the shutdown timeout.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing; `run` can be called again.
+    /// If you drop the future, no hits are lost; you can call `run` again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (stop, stopped) = watch::channel(());
         let stopped = || {
@@ -204,7 +205,7 @@ impl Counters {
         flushed
     }
 
-    /// Splits into the flusher and the cleaner, to be run separately.
+    /// Splits this into the flusher and the cleaner, to be run separately.
     #[must_use]
     pub fn into_parts(self) -> (Flusher, Cleaner) {
         (self.flusher, self.cleaner)
@@ -212,36 +213,35 @@ impl Counters {
 }
 
 impl Builder {
-    /// Sets the precisions of counts and how many samples of each are kept. Default: those of [`Precisions`].
+    /// Sets the precisions of counts, and the number of samples to keep. Default: see [`Precisions`].
     pub fn precisions(mut self, counts: Precisions) -> Self {
         self.grid.counts = counts;
         self
     }
 
-    /// Sets the precisions of visitors and how many samples of each are kept. Default: 3600 and 86400
-    /// seconds, 120 samples of each.
+    /// Sets the precisions of visitors, and the number of samples to keep. Default: 3600 and 86400 seconds,
+    /// 120 samples each.
     pub fn visitor_precisions(mut self, visitors: Precisions) -> Self {
         self.grid.visitors = visitors;
         self
     }
 
-    /// Keeps [distributions](crate::visits::Distribution) of these precisions, of what the recorder is told of: how long
-    /// requests took, how large their responses were and how they ended. Default: none.
+    /// Enables [distributions](crate::visits::Distribution) with these precisions, for the values passed to
+    /// the recorder: request durations, response sizes and status codes. Default: none.
     ///
-    /// [`Distribution::precisions`](crate::visits::Distribution::precisions) are minutes, hours and days. See
-    /// [the guide](crate::guide::distributions) for what they cost.
+    /// [`Distribution::precisions`](crate::visits::Distribution::precisions) returns minutes, hours and days.
+    /// See [the guide](crate::guide::distributions) for the cost.
     pub fn distributions(mut self, distributions: Precisions) -> Self {
         self.grid.distributions = Some(distributions);
         self
     }
 
-    /// Sets how far the site's clocks are ahead of UTC, in seconds; negative where they are behind. Default:
-    /// 0.
+    /// Sets the offset of local time from UTC, in seconds; negative when behind UTC. Default: 0.
     ///
-    /// Buckets of counts and of visitors, and salt epochs, begin that much earlier, so that a day begins at
-    /// the site's own midnight. The offset does not follow the change to summer time, and a changed offset
-    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same:
-    /// [`grid_of_store`](Self::grid_of_store) takes the one that the store keeps.
+    /// The buckets of counts and visitors, as well as salt epochs, are shifted by this offset, so that a day
+    /// starts at local midnight. The offset does not follow daylight saving time, and changing it will start
+    /// new series: see [`Precision::utc_offset`]. All instances on a store should use the same offset;
+    /// [`grid_of_store`](Self::grid_of_store) can be used to read it from the store.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -257,67 +257,67 @@ impl Builder {
         self
     }
 
-    /// Sets the precisions, with their offsets and retention, to those that the store keeps: see
-    /// [`Stats::grid_mismatch`]. Nothing is changed if the store keeps none yet.
+    /// Reads the precisions from the store, including offsets and retention: see [`Stats::grid_mismatch`].
+    /// Does nothing if the store doesn't have a grid yet.
     ///
-    /// Call it after the other settings of the grid, which it replaces, and [`utc_offset`](Self::utc_offset), which it
-    /// sets to 0 because the precisions have their offsets. [`distributions`](Self::distributions) are kept as they are if
-    /// the store has none.
+    /// This should be called after any other grid settings, because it replaces them. It also resets
+    /// [`utc_offset`](Self::utc_offset) to 0, because the precisions already include the offset. If the store
+    /// doesn't have [`distributions`](Self::distributions), those set in the builder are used.
     ///
     /// # Errors
-    /// Fails when the store does not answer.
+    /// Fails when the store is unavailable.
     pub async fn grid_of_store(mut self) -> Result<Self, Error> {
         let record = identity::read(&*self.store).await?;
         if let Some(grid) = record.and_then(|(record, _)| record.grid) {
             let distributions = grid.distributions.or(self.grid.distributions);
-            // Its precisions have their offsets.
+            // The precisions already include the offset.
             (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
         }
         Ok(self)
     }
 
-    /// Sets how long visitors are told apart by the same salt. Default: a day, which begins with those of the
+    /// Sets how long the same salt is used to identify visitors. Default: a day, aligned with the days of the
     /// visitor precisions.
     ///
-    /// At the end of an epoch at the latest, no visitor can be recognised any more, and the uniques of
-    /// several epochs count each visitor once for each. A bucket of a width that does not divide the epoch
-    /// may lie in two of them.
+    /// At the end of an epoch, visitors can't be recognized any more, so uniques over multiple epochs count a
+    /// visitor in each epoch. If the epoch is not a multiple of a bucket width, a bucket may span two epochs.
     pub const fn salt_epoch(mut self, epoch: Precision) -> Self {
         self.salt_epoch = Some(epoch);
         self
     }
 
-    /// Declares that visitors are told apart by something that stays the same, such as a cookie or an
-    /// account, so that their precisions may be coarser than the salt epoch.
+    /// Declares that visitors are identified by something persistent, such as a cookie or an account, so that
+    /// visitor precisions may be coarser than the salt epoch.
     pub const fn stable_visitors(mut self) -> Self {
         self.stable_visitors = true;
         self
     }
 
-    /// Sets a secret that visitors are keyed with, beside the salts. Default: none.
+    /// Sets a secret that is used to hash visitors, in addition to the salts. Default: none.
     ///
-    /// The salts are kept in the store, and the secret never is: with a secret, access to the store, its file
-    /// or a backup is not enough to try addresses against what is in it. Without one, visitors can be tried
-    /// for as long as their salt is in the store. The secret also signs the cookies that a layer issues. All
-    /// instances need the same one.
+    /// Salts are kept in the store, but the secret is not: if you set a secret, access to the store, the
+    /// database file or a backup is not enough to find out if an address is in the data. Otherwise, this is
+    /// possible as long as the salt is in the store. The secret is also used to sign the cookies issued by a
+    /// layer. All instances must use the same secret.
     ///
-    /// With another secret every visitor is a new one, as at the end of an epoch.
+    /// If the secret changes, all visitors count as new, just like at the end of an epoch.
     pub fn secret(mut self, secret: impl Into<Secret>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// Sets how many counters this process may name; hits of further ones count under `(other)`. Default:
-    /// 2,000; at most 1,000,000.
+    /// Sets the maximum number of counters in this process. Hits for any further counters are counted as
+    /// `(other)`. Default: 2,000; at most 1,000,000.
     pub const fn max_counters(mut self, counters: usize) -> Self {
         self.counters = counters;
         self
     }
 
-    /// Sets how many values of each [label](crate::visits::LabelValues) have a place in this process, 1 to 2,000; further ones
-    /// count under `(other)`, until they have that share of the hits. Default: 2,000.
+    /// Sets the maximum number of values to track per [label](crate::visits::LabelValues) in this process,
+    /// from 1 to 2,000. Any further values are counted as `(other)`, until their share of the hits is large
+    /// enough. Default: 2,000.
     ///
-    /// A value is a counter in the store: fewer places keep small what somebody makes up.
+    /// Since a value is a counter in the store, a lower limit reduces the impact of made-up values.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -339,31 +339,33 @@ impl Builder {
         self
     }
 
-    /// Sets the pause between two flushes, which is what a process that is killed can lose without a `spool`. Default: 1 s.
+    /// Sets the time between flushes. Without a `spool`, a process can lose the hits of this time if it is
+    /// killed. Default: 1 s.
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self
     }
 
-    /// Sets the pause between two passes of the cleaner. Default: 60 s.
+    /// Sets the time between passes of the cleaner. Default: 60 s.
     pub const fn clean_interval(mut self, interval: Duration) -> Self {
         self.clean_interval = interval;
         self
     }
 
-    /// Sets how long a shutdown waits for the store. Default: 10 s.
+    /// Sets how long a shutdown will wait for the store. Default: 10 s.
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Keeps what waits for the store in a file in this directory, too, so that it survives the process:
-    /// after `kill -9` at any instant, the next process sends what is older than 100 ms. Default: none.
+    /// Also writes pending hits to a file in this directory, so that they survive the process: after a
+    /// `SIGKILL`, the next process will send all hits that are older than 100 ms. Default: none.
     ///
-    /// Processes may share a directory, and each has a file of its own in it. What a process left there is sent by
-    /// the next one that starts, or by another one that runs within ten seconds, exactly once. All of them need the
-    /// same store: a file for another store or namespace is left alone. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
-    /// full.
+    /// A directory can be shared by multiple processes, which write to separate files. If a process is
+    /// killed, the hits in the file are sent exactly once, either by the next process to start or by a
+    /// running process within ten seconds. All of these processes need to use the same store: files for
+    /// another store or namespace are ignored. See [the guide](crate::guide::spool) for the contents of the
+    /// files, and for what to expect if the disk is full.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -375,7 +377,7 @@ impl Builder {
     /// let killed = Counters::builder(store.clone()).spool(&folder).build()?;
     /// # let mut killed = killed;
     /// # killed.flush().await?;
-    /// // … recorded, written, and killed; in its place:
+    /// // … recorded, written and killed. The next process:
     /// let mut counters = Counters::builder(store).spool(&folder).build()?;
     /// counters.flush().await?;
     /// assert_eq!(counters.stats().health().spool.unwrap().failing_for, None);
@@ -390,23 +392,23 @@ impl Builder {
         self
     }
 
-    /// Sets how large the file of the [`spool`](Self::spool) may become, in bytes. Default: 1 GiB; SQLite's log may
-    /// take as much again for a while.
+    /// Sets the maximum size of the [`spool`](Self::spool) file, in bytes. Default: 1 GiB. The SQLite log can
+    /// temporarily need the same amount again.
     ///
-    /// A file that would become larger counts as a full disk.
+    /// If the limit is reached, this is handled like a full disk.
     #[cfg(feature = "spool")]
     pub const fn spool_limit(mut self, bytes: u64) -> Self {
         self.spool_limit = bytes;
         self
     }
 
-    /// Builds the counters; starts nothing. With a [`spool`](Self::spool), it makes the directory where there is
-    /// none, and checks that files can be made there.
+    /// Builds the counters, but doesn't start anything. If a [`spool`](Self::spool) is set, this creates the
+    /// directory if needed, and checks if files can be created in it.
     ///
     /// # Errors
-    /// Fails when a setting is out of its bounds, when a visitor precision is coarser than the salt epoch
-    /// or not aligned with it, without [`stable_visitors`](Self::stable_visitors), or when no file can be made in the
-    /// directory of the spool.
+    /// Fails if a setting is out of bounds, or if files can't be created in the spool directory. Also fails
+    /// if a visitor precision is coarser than the salt epoch or not aligned with it, unless
+    /// [`stable_visitors`](Self::stable_visitors) is set.
     pub fn build(self) -> Result<Counters, BuildError> {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));

@@ -1,4 +1,4 @@
-//! Distributions: how long requests took, how large the answers were, and how they ended.
+//! Distributions of request durations, response sizes and statuses.
 
 mod measure;
 mod bin;
@@ -10,9 +10,9 @@ use crate::time::{Precision, Precisions};
 pub use bin::Bin;
 pub use measure::Measure;
 
-/// The distribution of one [`Measure`]: how often it had which value, by [`Bin`].
+/// The distribution of a [`Measure`], with the number of values per [`Bin`].
 ///
-/// Distributions of several counters, buckets and instances merge by adding.
+/// Distributions across counters, buckets and instances can be merged by adding them up.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,21 +31,22 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Creates a distribution of those of these bins that belong to the measure.
+    /// Creates a distribution from the bins that belong to this measure.
     pub fn new(measure: Measure, bins: impl IntoIterator<Item = (Bin, u64)>) -> Self {
         let mut distribution = Self { measure, bins: BTreeMap::new() };
         distribution.add(bins);
         distribution
     }
 
-    /// Returns the usual precisions of distributions: 60, 3600 and 86400 seconds, 120 samples of each.
+    /// Returns the default precisions for distributions: 60, 3600 and 86400 seconds, with 120 samples per
+    /// precision.
     #[must_use]
     pub fn precisions() -> Precisions {
         let precision = |seconds: u32| Precision::try_from(seconds).expect("not 0");
         Precisions::new([60, 3600, 86_400].map(precision)).expect("three precisions are a set")
     }
 
-    /// Adds those of these bins that belong to the measure.
+    /// Adds the bins that belong to this measure.
     pub fn add(&mut self, bins: impl IntoIterator<Item = (Bin, u64)>) {
         for (bin, count) in
             bins.into_iter().filter(|(bin, count)| bin.measure() == self.measure && *count > 0)
@@ -55,7 +56,7 @@ impl Distribution {
         }
     }
 
-    /// Adds everything of another distribution, of the same measure.
+    /// Adds the bins of a distribution of the same measure.
     pub fn merge(&mut self, other: &Self) {
         self.add(other.bins());
     }
@@ -66,7 +67,7 @@ impl Distribution {
         self.measure
     }
 
-    /// Returns the bins that are not empty, with their counts, in the order of their values.
+    /// Returns the non-empty bins and their counts, ordered by value.
     pub fn bins(&self) -> impl Iterator<Item = (Bin, u64)> + Clone {
         self.bins.iter().map(|(bin, count)| (*bin, *count))
     }
@@ -77,44 +78,47 @@ impl Distribution {
         self.bins.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the smallest value, as [exact](Self::quantile) as a quantile; `None` where there are no values.
+    /// Returns the smallest value, with the error of a [quantile](Self::quantile), or `None` where there are
+    /// no values.
     #[must_use]
     pub fn min(&self) -> Option<f64> {
         self.quantile(0.0)
     }
 
-    /// Returns the largest value, as [exact](Self::quantile) as a quantile; `None` where there are no values.
+    /// Returns the largest value, with the error of a [quantile](Self::quantile), or `None` where there are
+    /// no values.
     #[must_use]
     pub fn max(&self) -> Option<f64> {
         self.quantile(1.0)
     }
 
-    /// Returns the sum of the values. That of times and sizes is at most [`Measure::RELATIVE_ERROR`] of the true one away
-    /// from it, unless values are out of the range of the [bins](Bin).
+    /// Returns the sum of the values. For times and sizes, the relative error is at most
+    /// [`Measure::RELATIVE_ERROR`], unless values are out of range of the [bins](Bin).
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.bins().map(|(bin, count)| bin.value() * count as f64).sum()
     }
 
-    /// Returns the sum of the squares of the values, from which a standard deviation follows. Its relative error is twice
-    /// that of the [sum](Self::sum), and a bit more.
+    /// Returns the sum of squares of the values, e.g. to compute a standard deviation. The relative error is
+    /// slightly more than twice the error of the [sum](Self::sum).
     #[must_use]
     pub fn sum_of_squares(&self) -> f64 {
         self.bins().map(|(bin, count)| bin.value().powi(2) * count as f64).sum()
     }
 
-    /// Returns the mean of the values, as exact as their [sum](Self::sum); `None` where there are none.
+    /// Returns the mean of the values, with the error of the [sum](Self::sum), or `None` where there are no
+    /// values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum() / count as f64)
     }
 
-    /// Returns the value that a share `q` of all values, between 0 and 1, does not exceed: the one in the nearest rank.
+    /// Returns the `q`-quantile of the values, with `q` between 0 and 1, via the nearest-rank method. This is
     /// `None` where there are no values.
     ///
-    /// A time or a size is at most [`Measure::RELATIVE_ERROR`] of the true one away from it, unless that is out of the
-    /// range of the [bins](Bin).
+    /// For times and sizes, the relative error is at most [`Measure::RELATIVE_ERROR`], unless the exact value
+    /// is out of range of the [bins](Bin).
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = rank(q, self.count())?;
@@ -127,11 +131,11 @@ impl Distribution {
     }
 }
 
-/// Returns the nearest rank, from 1, of a quantile among so many values.
+/// Returns the nearest rank of a quantile among `count` values, starting at 1.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and not negative")]
 fn rank(q: f64, count: u64) -> Option<u64> {
     let exact = q.clamp(0.0, 1.0) * count as f64;
-    // 0.07 of 100 is a little more than 7 in binary, and yet not the eighth.
+    // In floating point, 0.07 · 100 is slightly more than 7, but must not be rounded up to 8.
     let rank = if (exact - exact.round()).abs() < 1e-9 * exact { exact.round() } else { exact.ceil() };
     (count > 0).then(|| (rank as u64).clamp(1, count))
 }

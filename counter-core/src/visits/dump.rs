@@ -1,12 +1,14 @@
-//! Dumps: all visits of a store as lines of JSON, which can be restored into any store.
+//! Dumps: all visits in a store as lines of JSON, which can be restored into any store.
 //!
-//! A [`Dump`] reads a store and returns lines. A [`Restore`] takes these lines and adds their contents to a store, which may
-//! be of another kind, have other shards, and already contain counts. Both access nothing but the store, and use a bounded
-//! amount of memory: one page of data, and for a dump about 100 bytes per counter for the names.
+//! A [`Dump`] reads a store and returns lines. A [`Restore`] takes these lines and adds the data to a store,
+//! which may be of a different kind, use a different number of shards, and already contain counts. Both only
+//! access the store, and memory use is bounded: a page of data, plus about 100 bytes per counter name for a
+//! dump.
 //!
-//! A restore is exact. Lines are numbered, a dump has a random id, and the store keeps the position in this dump next to the
-//! counts, as for a [source](crate::source). If a restore is killed, repeat it from the start of the file: it adds only
-//! what is missing. Repeated and concurrent restores of the same dump add nothing twice.
+//! A restore is exact. Lines are numbered, a dump has a random id, and the store keeps the dump position
+//! along with the counts, just like for a [source](crate::source). If a restore is interrupted, you can
+//! restart it from the beginning of the file: it will only add the missing data. Repeated or concurrent
+//! restores of the same dump don't add anything.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};
@@ -25,7 +27,7 @@
 //! }
 //!
 //! let new = Counters::builder(MemoryStore::new()).build()?;
-//! // The second time adds nothing.
+//! // The second restore does not add anything.
 //! for (lifetimes, already_restored) in [(1, 0), (0, 8)] {
 //!     let mut restore = new.restore();
 //!     for line in &file {
@@ -39,8 +41,8 @@
 //! # }
 //! ```
 //!
-//! [The guide](crate::guide::dump) describes the format of the lines, how to move a site without downtime, and what a dump
-//! does not contain.
+//! [The guide](crate::guide::dump) describes the line format, how to move a site without downtime, and the
+//! data that is not included in a dump.
 
 mod line;
 mod part;

@@ -34,13 +34,14 @@ use crate::visitor::Salting;
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.
 ///
-/// A batch that is not acknowledged is sent again, unchanged, until it is; meanwhile newer hits accumulate in the tally.
-/// Acknowledged batches are kept for a grace period: 60 s during which the store acknowledges, and up to 16 MiB per shard. If
-/// the store loses its latest writes in a failover, its answer to the next batch reveals that, and the flusher sends them
-/// again.
+/// When a batch isn't acknowledged, this will retry it unchanged; in the meantime, newer hits accumulate in
+/// the tally. Acknowledged batches are retained for a grace period: 60 s of acknowledgements, limited to 16
+/// MiB per shard. If a failover loses recent writes, the store reports an older fence with the next batch,
+/// and the flusher will replay the missing batches.
 ///
-/// Shards are independent: an unreachable shard does not delay the others. A panic in code that the flusher calls (the
-/// store, a log subscriber, a metrics recorder) is treated as an error, and the batch is sent again.
+/// Shards are independent: an unreachable shard doesn't delay the rest. If code called by the flusher panics
+/// (e.g. the store, a log subscriber, or a metrics recorder), the panic is handled like an error, and the
+/// batch is retried.
 #[derive(Debug)]
 pub struct Flusher {
     tally: Arc<Tally>,
@@ -73,37 +74,39 @@ impl Flusher {
         Self { tally, store, shards, durability, sharing, skew, watch, interval, shutdown_timeout }
     }
 
-    /// Sends all hits that were recorded before the call, and shares the salts of visitors with other instances when that
-    /// is due.
+    /// Sends all hits recorded so far, and shares the visitor salts with other instances if they are due.
     ///
     /// # Errors
-    /// Fails if the store did not acknowledge a batch. The next call sends it again, so nothing is lost.
+    /// Returns an error if the store does not acknowledge a batch. The batch will be retried by the next
+    /// call, so no hits are lost.
     ///
     /// # Cancel safety
-    /// If you drop the future, the next call sends the batch in flight again, so no hit is lost or counted twice.
+    /// If you drop the future, the next call will resend the batch in flight, so hits are not lost or
+    /// double-counted.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
         self.durability.attend().await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
-        // A failure to share salts is only logged, because hits matter more.
+        // We only log a failure to share salts, since hits matter more.
         drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
         self.watch.look(&*self.store, &self.tally).await;
         Ok(())
     }
 
-    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the store
-    /// confirms that it still has what it acknowledged in the last minute.
+    /// Flushes at the configured interval until `shutdown` completes. Then flushes until all hits are sent
+    /// and the store confirms that it still has the batches of the previous minute.
     ///
-    /// Logs when failures start and when they end. Retries with exponential backoff; only `shutdown` ends the loop.
+    /// Logs the start and the end of a failure, and retries with exponential backoff; only `shutdown` ends
+    /// the loop.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`] if hits are left at the deadline after `shutdown`. They stay in this value, in the
-    /// [spool](crate::guide::spool) if there is one, and in the ledger: as `pending`, or as `applied` if the store had
-    /// acknowledged and then lost them.
+    /// Returns [`ErrorKind::Unflushed`] if hits are left at the deadline that starts with `shutdown`. These
+    /// hits stay in this value, in the [spool](crate::guide::spool) if enabled, and in the ledger: as
+    /// `pending`, or as `applied` if the store acknowledged and then lost them.
     ///
     /// # Cancel safety
-    /// As with [`flush`](Self::flush); `run` can be called again.
+    /// Same as for [`flush`](Self::flush); you can call `run` again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         until(shutdown, self.flush_for_ever()).await;
         self.finish(later(Instant::now(), self.shutdown_timeout)).await
@@ -134,7 +137,7 @@ impl Flusher {
         Box::pin(async move {
             let mut backoff = Backoff::new();
             let (mut cause, mut asked) = (None, false);
-            // Must hold even if the store or this process fails before the deadline.
+            // This should hold even if the store or this process fails within the timeout.
             self.durability.save().await;
             loop {
                 // The ledger counts replayed hits as applied.
@@ -149,10 +152,10 @@ impl Flusher {
                     return Ok(());
                 }
                 if done && Instant::now() >= deadline {
-                    // Unconfirmed batches stay in the spool, and the next process checks them.
+                    // Unconfirmed batches stay in the spool, to be checked by the next process.
                     return Ok(());
                 }
-                // A timer alone is not enough: it never fires if calls to the store are always ready.
+                // We can't rely on a timer here: if calls to the store are always ready, it will never fire.
                 if Instant::now() >= deadline {
                     self.durability.save().await;
                     let unflushed = Error::new(ErrorKind::Unflushed { hits });
@@ -167,7 +170,7 @@ impl Flusher {
     }
 }
 
-/// Reports unsent hits, for example if the runtime ended before the flusher was stopped.
+/// Reports unsent hits, e.g. if the runtime shuts down while the flusher is still running.
 impl Drop for Flusher {
     fn drop(&mut self) {
         let hits = self.tally.ledger().hits.pending;
@@ -179,14 +182,14 @@ impl Drop for Flusher {
     }
 }
 
-/// Shares salts with other instances, and compares the clocks.
+/// Shares salts with other instances, and checks the clock skew.
 async fn look_around(sharing: &mut Sharing, skew: &mut SkewWatch, store: &dyn Store) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
     skew.tell(store.clock_skew());
     Ok(())
 }
 
-/// Publishes metrics through the `metrics` facade, if that feature is enabled.
+/// Publishes metrics via the `metrics` facade, if that feature is enabled.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
     tell(|| ledger::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));

@@ -1,4 +1,4 @@
-//! The ledger: the outcomes of requests and hits as numbers that add up, and the health of the process.
+//! The ledger: outcomes of requests and hits as numbers that add up, and the health of the process.
 
 mod hint;
 mod health;
@@ -16,131 +16,132 @@ pub use metrics::{Metric, MetricValue};
 
 use std::ops::AddAssign;
 
-/// The account of every request and every hit since the process began.
+/// The account of all requests and hits since the process started.
 ///
-/// Two equations hold at every observation:
+/// These equations always hold:
 ///
 /// - `requests.observed = requests.recorded + excluded + unmatched + ignored.total()`, in requests;
-/// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request that
-///   counts under its page and under `hits` makes two hits.
+/// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by weight. If a request counts on
+///   a page and on `hits`, this results in two hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ledger {
-    /// Requests, by what was decided about them.
+    /// Requests by decision.
     pub requests: Requests,
-    /// Hits, by where they are.
+    /// Hits by state.
     pub hits: Hits,
 }
 
-/// Requests by what was decided about them; each is counted once its outcome is known.
+/// Requests by decision. A request is counted as soon as the outcome is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
     /// All requests.
     pub observed: u64,
-    /// Requests that made at least one hit.
+    /// Requests that were recorded with at least one hit.
     pub recorded: u64,
-    /// Requests that a rule excludes.
+    /// Requests excluded by a rule.
     pub excluded: u64,
-    /// Requests that no rule matches.
+    /// Requests that do not match any rule.
     pub unmatched: u64,
-    /// Requests that were left out for another reason.
+    /// Requests ignored for a different reason.
     pub ignored: Ignored,
-    /// Recorded requests that were made by programs.
+    /// Recorded requests by programs.
     pub bots: u64,
-    /// Recorded requests of people that have no visitor: the identity found none in them, or none was wanted.
+    /// Recorded requests by people without a visitor, either because they could not be identified, or because
+    /// this is not configured.
     pub unidentified: u64,
-    /// Recorded requests whose response was to wait for the store and stopped waiting before it confirmed.
+    /// Recorded requests with a response that stopped waiting before the store confirmed the hits.
     pub unconfirmed: u64,
 }
 
-/// Requests that no rule excludes and that were left out all the same, by reason.
+/// Requests that are not excluded by a rule, but ignored for some other reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ignored {
-    /// Requests that ended with an outcome that is not counted.
+    /// Requests with an outcome that is not counted.
     pub outcome: u64,
-    /// Requests made ahead of a visit that may never come.
+    /// Prefetch requests, which may never become a visit.
     pub prefetch: u64,
 }
 
-/// The maker of a request: a person or a program.
+/// The client behind a request: a person or a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Agent {
-    /// A person, as far as can be told.
+    /// A person, as far as we can detect.
     Human,
     /// A program.
     Bot,
 }
 
-/// Reasons for a request to make no hit.
+/// The reason why a request does not count as a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Skip {
-    /// A rule excludes the request.
+    /// The request is excluded by a rule.
     Excluded,
-    /// No rule matches the request.
+    /// The request does not match any rule.
     Unmatched,
-    /// The request ended with an outcome that is not counted.
+    /// The request has an outcome that is not counted.
     Outcome,
-    /// The request was made ahead of a visit that may never come.
+    /// The request is a prefetch, which may never become a visit.
     Prefetch,
 }
 
-/// Hits by where they are, each counted by its weight.
+/// Hits by state, counted by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hits {
     /// All recorded hits.
     pub recorded: u64,
-    /// Hits that the store acknowledged.
+    /// Hits that the store has acknowledged.
     pub applied: u64,
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Hits that no precision keeps any more, because they waited for long or were old when they were recorded: the
-    /// store has added them to the lifetimes of their counters, and to nothing else.
+    /// Hits past the retention of all precisions, because they were pending for too long or already old when
+    /// they were recorded. The store only adds these to the lifetimes of their counters.
     pub expired: u64,
-    /// Hits that the store refused for good.
+    /// Hits that the store has rejected for good.
     pub dropped: Dropped,
-    /// Recorded hits that went to the counter `(other)`.
+    /// Recorded hits on the counter `(other)`.
     pub overflow: u64,
-    /// Recorded hits of processes that ended before the store had them, taken over from a
+    /// Recorded hits from processes that exited before the store received them, recovered from a
     /// [spool](crate::guide::spool).
     pub recovered: u64,
-    /// Applied hits that the store lost after acknowledging them, too old to be sent again.
+    /// Applied hits that the store has lost after the acknowledgement, and that are too old to be sent again.
     pub lost_by_server: u64,
 }
 
-/// Hits that are not known to be in the store, by reason; most of them were refused by at least one key.
+/// Hits that might not be in the store, by reason. Most of these reasons are rejections by at least one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
-    /// The key holds a value of another type.
+    /// The key has a value of a different type.
     pub wrong_type: u64,
-    /// The bucket holds something that is not an integer.
+    /// The bucket contains something other than an integer.
     pub not_a_number: u64,
-    /// The sum would not fit in a signed 64-bit integer.
+    /// The sum would not fit into a signed 64-bit integer.
     pub out_of_range: u64,
-    /// The clock of this process was so far ahead of the store's that the bucket is still to come.
+    /// The clock of this process was too far ahead of the store clock, so the bucket is still in the future.
     pub ahead: u64,
-    /// The store did not answer, and lost the fence that would have told whether it counted them.
+    /// The store did not reply, and lost the fence needed to find out if it counted these hits.
     pub in_doubt: u64,
     /// Any other reason.
     pub other: u64,
 }
 
-/// Reasons for a key of the store to refuse a cell or a sketch.
+/// The reason why a key in the store rejects a cell or a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// The key holds a value of another type.
+    /// The key has a value of a different type.
     WrongType,
-    /// The bucket holds something that is not an integer.
+    /// The bucket contains something other than an integer.
     NotANumber,
-    /// The sum would not fit in a signed 64-bit integer.
+    /// The sum would not fit into a signed 64-bit integer.
     OutOfRange,
-    /// The bucket begins too far ahead of the store's clock.
+    /// The bucket starts too far ahead of the store clock.
     Ahead,
     /// Any other reason.
     Other,
@@ -155,7 +156,7 @@ impl Requests {
 }
 
 impl Ignored {
-    /// Returns the sum over all reasons.
+    /// Returns the sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.outcome + self.prefetch
@@ -171,7 +172,7 @@ impl Hits {
 }
 
 impl Dropped {
-    /// Returns the sum over all reasons.
+    /// Returns the sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.wrong_type + self.not_a_number + self.out_of_range + self.ahead + self.in_doubt + self.other

@@ -1,7 +1,7 @@
-//! Hits and visitors that wait to be sent, folded as far as the grid allows.
+//! Hits and visitors to be sent, folded as far as the grid allows.
 //!
-//! A count whose fine bucket has left its retention is kept by the coarser precisions only, so after an
-//! outage of any length a counter has at most about two starts for each sample and precision.
+//! If the fine bucket of a count is past retention, only coarser precisions keep the count. Even after a very
+//! long outage, a counter thus has at most about two starts per sample and precision.
 
 mod key;
 mod cells;
@@ -39,45 +39,46 @@ use crate::time::{Grid, Precisions, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Cells,
-    /// The cells of values of labels, which have no numbers.
+    /// Cells of label values, which do not have numbers.
     labels: LabelMap,
     /// Shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
 }
 
-/// Bins with their counts, ascending, each once.
+/// Unique bins in ascending order, with their counts.
 type Bins = Vec<(Bin, u64)>;
 
-/// A map with a cheap hash: the keys are numbers that this process assigned, and instants, so no client
-/// chooses them.
+/// A map with a cheap hash. This is safe because clients can't choose the keys: they consist of instants and
+/// numbers assigned by this process.
 type Map<V> = HashMap<Key, V, fast::RandomState>;
 
-/// A map by names that clients choose.
+/// A map with names as keys, which clients can choose.
 type LabelMap = HashMap<Key<CounterName>, u64, quality::RandomState>;
 
-/// The bytes on the wire that a batch may have for each sample that it may change: of 1,000 samples, 64 KiB do not stall a
-/// slow connection.
+/// Bytes on the wire that a batch may have per sample that it may change. With 1,000 samples, this is 64 KiB,
+/// which will not stall a slow connection.
 pub(crate) const BYTES: usize = 64;
 
-/// The number of bins in a part of a batch, at most: in 16 precisions, still fewer than a batch may change.
+/// Maximum number of bins in a cell. Even with 16 precisions, this does not exceed the samples that a batch
+/// may change.
 pub(crate) const BINS: usize = 60;
 
-/// The number of bins that may wait, some 16 MB: beyond it, those of fine buckets are kept by coarser ones only.
+/// Maximum number of pending bins, about 16 MB. Above this limit, fine buckets are folded into coarser ones.
 const MOST_BINS: usize = 1_000_000;
 
-/// The number of cells of labels that may wait, some 20 MB: beyond it, those of fine buckets are kept by coarser ones only,
-/// and no value gets the place of another.
+/// Maximum number of pending label cells, about 20 MB. Above this limit, fine buckets are folded into coarser
+/// ones, and label values are no longer replaced.
 const MOST_LABELS: usize = 200_000;
 
 impl Pending {
-    /// Returns the work that it adds to a batch, or more.
+    /// Adds to a cell. Returns an upper bound on the work that this adds to a batch.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
         let is_new = self.cells.add(counter, start, count, &grid.counts);
         if is_new { grid.counts.iter().len() } else { 0 }
     }
 
-    /// Adds to a value of a label; returns the work that it adds to a batch.
+    /// Adds to a label value. Returns the work that this adds to a batch.
     pub(crate) fn add_label(
         &mut self,
         counter: &CounterName,
@@ -99,20 +100,21 @@ impl Pending {
         }
     }
 
-    /// Returns about the work that it adds to a batch; more than that where a sketch has many registers.
+    /// Raises a register. Returns an estimate of the work that this adds to a batch, which is too high if the
+    /// sketch has many registers.
     pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> usize {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
         let is_raised = Arc::make_mut(self.sketches.entry(key).or_default()).raise(register);
         if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
     }
 
-    /// Adds registers that rose, in ascending order, each once.
+    /// Adds unique raised registers in ascending order.
     pub(crate) fn raise_all(&mut self, counter: u32, start: Timestamp, raised: &[Register], grid: &Grid) {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
         Arc::make_mut(self.sketches.entry(key).or_default()).raise_all(raised);
     }
 
-    /// Adds to a bin of a distribution; returns the work that it adds to a batch.
+    /// Adds to a bin of a distribution. Returns the work that this adds to a batch.
     pub(crate) fn measure(
         &mut self,
         counter: u32,
@@ -127,7 +129,7 @@ impl Pending {
         if is_new { key.precisions(set) } else { 0 }
     }
 
-    /// Returns the work of a batch of all of it.
+    /// Returns the work of sending all of this in a batch.
     pub(crate) fn work(&self, grid: &Grid) -> usize {
         let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
         let labels = self.labels.keys().map(|key| key.precisions(&grid.counts));
@@ -139,13 +141,13 @@ impl Pending {
         cells.chain(labels).sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
     }
 
-    /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
+    /// Adds a cell, with the start and the index of the finest precision from a chunk.
     #[cfg(feature = "spool")]
     pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
         self.cells.push(Key { counter, finest, start }, count);
     }
 
-    /// Adds visitors whose start and finest precision, by its index, are those of a chunk.
+    /// Adds visitors, with the start and the index of the finest precision from a chunk.
     #[cfg(feature = "spool")]
     pub(crate) fn restore_visitors(
         &mut self,
@@ -157,7 +159,7 @@ impl Pending {
         Arc::make_mut(self.sketches.entry(Key { counter, finest, start }).or_default()).merge(raised);
     }
 
-    /// Adds bins whose start and finest precision, by its index, are those of a chunk.
+    /// Adds bins, with the start and the index of the finest precision from a chunk.
     #[cfg(feature = "spool")]
     pub(crate) fn restore_bins(
         &mut self,
@@ -169,17 +171,17 @@ impl Pending {
         merge_bins(self.bins.entry(Key { counter, finest, start }).or_default(), bins);
     }
 
-    /// Returns the number of cells, of sketches, and of buckets of distributions.
+    /// Returns the number of cells, sketches and distribution buckets.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.labels.len() + self.sketches.len() + self.bins.len()
     }
 
-    /// Returns whether there are so many cells of labels that there should be no other values.
+    /// Returns `true` if the number of label cells does not allow replacing values.
     pub(crate) fn is_crowded(&self) -> bool {
         self.labels.len() > MOST_LABELS / 2
     }
 
-    /// Returns the sum of the cells.
+    /// Returns the sum of all cells.
     pub(crate) fn hits(&self) -> u64 {
         self.labels.values().fold(self.cells.sum(), |sum, count| sum.saturating_add(*count))
     }
@@ -190,8 +192,8 @@ impl Pending {
         cells.chain(self.labels.keys().map(|key| key.start)).min()
     }
 
-    /// Folds what fine precisions no longer keep into coarser ones. Hits that none keeps wait for the lifetime of
-    /// their counter.
+    /// Folds data past the retention of fine precisions into coarser buckets. Hits past all retentions will
+    /// only be added to the lifetimes of their counters.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
         self.cells.coarsen(&grid.counts, now);
         let expired = grid.counts.iter().len();
@@ -204,7 +206,7 @@ impl Pending {
         }
     }
 
-    /// Takes everything, cut into chunks that change this many samples at most.
+    /// Takes everything, in chunks that change at most `samples` samples.
     pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid, samples: usize) -> Vec<Chunk> {
         let name = |counter: u32| &names[counter as usize];
         let mut cutter = Cutter::new(grid, samples);
@@ -239,7 +241,7 @@ fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {
     entries
 }
 
-/// Adds to a bin; returns whether it is new.
+/// Adds to a bin. Returns `true` if it is new.
 fn add_bin(bins: &mut Bins, bin: Bin, count: u64) -> bool {
     match bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
         Ok(place) => {
@@ -259,7 +261,8 @@ fn merge_bins(all: &mut Bins, some: &[(Bin, u64)]) {
     }
 }
 
-/// Folds what fine buckets have into coarser ones until there is no more than `most`, or all is of the coarsest.
+/// Folds fine buckets into coarser ones until the size is at most `max`, or until everything has the coarsest
+/// precision.
 fn press<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     map: &mut HashMap<Key<C>, V, S>,
     set: &Precisions,
@@ -280,7 +283,8 @@ fn press<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     }
 }
 
-/// Folds what fine precisions no longer keep into coarser ones. What none keeps gets the index `expired`, or is dropped.
+/// Folds data past the retention of fine precisions into coarser buckets. Data past all retentions gets the
+/// index `expired`, or is dropped if this is `None`.
 fn coarsen<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     map: &mut HashMap<Key<C>, V, S>,
     set: &Precisions,

@@ -1,15 +1,15 @@
-//! Sources: logs that can be read again from a position, and whose records count exactly once.
+//! Sources: logs that can be reread from a position, with records that count exactly once.
 //!
-//! A source is a file, a partition of a topic, or a producer that numbers its records: an ordered list of records at
-//! increasing positions. The store keeps the position up to which it has counted next to the counts, and accepts a chunk of
-//! records only if it starts exactly there. So each record counts once, even if chunks are sent several times, readers are
-//! killed, or several readers read the same source. If the store loses data in a failover, its position goes back with the
-//! counts, and the log is read again from there. A reader detects that with the next chunk or, if the log is quiet, with a
-//! periodic [`check`](Source::check).
+//! A source is a file, a topic partition, or a producer that numbers its records: a list of records ordered
+//! by position. The store keeps the position of the counted records along with the counts, and only accepts a
+//! chunk of records that starts exactly at this position. So a record will count once even if chunks are
+//! resent, readers are killed, or multiple readers read the same source. If the store loses data in a
+//! failover, the position is reset together with the counts, and readers will continue from there. This is
+//! detected on the next chunk or, when the log is idle, by a periodic [`check`](Source::check).
 //!
-//! The hits of a record must depend on nothing but the record. Each shard has its own position, so with several shards, all
-//! readers need enough [counters](crate::Builder::max_counters). If one reader counts a hit under its name and another under
-//! `(other)`, it may belong to two shards, and count in both or in neither.
+//! The hits must depend only on the record. If the store has multiple shards, the position is stored per
+//! shard, so all readers need enough [counters](crate::Builder::max_counters). If a hit is counted by name in
+//! one reader but as `(other)` in another, it might belong to two shards, and count in both or in neither.
 //!
 //! ```
 //! use counter_core::source::Commit;

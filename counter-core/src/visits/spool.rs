@@ -36,24 +36,24 @@ use folder::Place;
 pub(crate) use recovery::Recovery;
 use step::Step;
 
-/// The file of this process, to which all pending hits are written every 100 ms.
+/// The spool file of this process. Pending hits are written to the file every 100 ms.
 ///
-/// If the disk fails or hangs, only durability is lost: sending continues, and the file is rewritten completely when the disk
-/// works again.
+/// If the disk fails or hangs, only durability is affected: the process continues to send hits, and will
+/// rewrite the file completely once the disk recovers.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: Arc<OwnFile>,
     step: Step<Result<(), Error>>,
 }
 
-/// The file, which outlives attempts that timed out.
+/// The file and its state. Must outlive an attempt that timed out.
 #[derive(Debug)]
 struct OwnFile {
     folder: PathBuf,
-    /// The maximum size of the file, in bytes.
+    /// Maximum size of the file, in bytes.
     most: u64,
     tally: Arc<Tally>,
-    /// The kind of the store.
+    /// The store kind.
     kind: String,
     known: Arc<KnownStore>,
     own: Mutex<Own>,
@@ -62,33 +62,34 @@ struct OwnFile {
 #[derive(Debug, Default)]
 struct Own {
     place: Option<Place>,
-    /// Places whose files were removed. Their locks are kept in case such a file is restored: its hits belong to this process
-    /// while it lives.
+    /// Slots of removed files. We hold the locks in case such a file is restored, because the hits belong to
+    /// this process while it is running.
     removed: Vec<Place>,
-    /// `None` during a write, so that after an error or a dropped future the next write opens the file again.
+    /// `None` during a write, so that the next write will reopen the file if the write fails or is dropped.
     connection: Option<SqliteConnection>,
-    /// The store that the open file records.
+    /// The store recorded in the open file.
     noted: Option<Seen>,
-    /// True if the file at that place exists.
+    /// True if the file should exist.
     is_written: bool,
-    /// The size of the pending hits, by shard.
+    /// Sizes of the pending hits, by shard.
     sizes: HashMap<Shard, Size>,
 }
 
-/// The size of the pending hits of a shard.
+/// Size of the pending hits of a shard.
 #[derive(Debug, Default)]
 struct Size {
-    /// Their sequence.
+    /// Sequence of the pending hits.
     next: u64,
-    /// The bytes at the last complete rewrite.
+    /// Number of bytes at the previous complete rewrite.
     whole: usize,
     added: usize,
 }
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The time after which a write counts as failed.
+/// Timeout of a write.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pending hits are rewritten completely when the additions have several times their size, and at least this one.
+/// Minimum base size, in bytes, to decide whether pending hits need a complete rewrite: additions must exceed
+/// 4 times the base.
 const WORTH: usize = 64 << 10;
 
 impl Spool {
@@ -104,12 +105,12 @@ impl Spool {
         Self { file, step: Step::default() }
     }
 
-    /// Returns the current store, if it is known.
+    /// Returns the current store, if known.
     pub(crate) fn known(&self) -> &KnownStore {
         &self.file.known
     }
 
-    /// Returns the kind of the store.
+    /// Returns the store kind.
     pub(crate) fn kind(&self) -> &str {
         &self.file.kind
     }
@@ -118,7 +119,7 @@ impl Spool {
         &self.file.folder
     }
 
-    /// Writes at every interval.
+    /// Writes new hits periodically.
     pub(crate) async fn write_for_ever(&self) {
         let mut backoff = Backoff::new();
         loop {
@@ -132,7 +133,7 @@ impl Spool {
         }
     }
 
-    /// Writes new hits of one shard or of all, and notes the result.
+    /// Writes the new hits of a shard, or of all shards, and records the result.
     pub(crate) async fn write(&self, of: Option<Shard>) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let attempt = self.step.after_another(|| Box::pin(caught(async move { file.attempt(of).await })));
@@ -147,15 +148,15 @@ impl Spool {
         written
     }
 
-    /// Writes new hits of a shard before they are sent. Does not wait while the disk fails: that costs only durability, because
-    /// the fence in the store reveals which rows of the file are outdated.
+    /// Writes the new hits of a shard before sending. This will not wait if the disk is failing: we only lose
+    /// durability, because the fence in the store reveals the outdated rows in the file.
     pub(crate) async fn save(&self, shard: Shard) {
         if !self.file.tally.backlog.spool(|spool| spool.failing.is_some()) {
             drop(self.write(Some(shard)).await);
         }
     }
 
-    /// Removes the file; the next write creates another one.
+    /// Removes the file; the next write will create a new file.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let remove = async move {
@@ -166,7 +167,7 @@ impl Spool {
 }
 
 impl OwnFile {
-    /// Makes the next write a complete one.
+    /// Forces the next write to be a complete rewrite.
     fn spoil(&self) {
         for shard in self.tally.shards.iter() {
             self.tally.backlog.journal(shard, Journal::spoil);
@@ -179,7 +180,8 @@ impl OwnFile {
             drop(connection.close().await);
         }
         if let Some(place) = &own.place {
-            // Stays locked until it is removed. A missing directory may return with the file.
+            // We need to hold the lock until the file is removed. If the directory is missing, it may be
+            // restored with the file.
             place.remove().await?;
             place.sync().await?;
             tokio::fs::metadata(&self.folder).await?;
@@ -208,7 +210,7 @@ impl OwnFile {
         let entries = self.tally.folded(Timestamp::now()).entries(of);
         if !entries.is_empty() {
             let mut rows = Vec::with_capacity(entries.len());
-            // After the entries, so that no counter of an entry is missing.
+            // Must be read after the entries, so that the names of all counters in the entries exist.
             let names = self.tally.names();
             for entry in entries {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
@@ -218,7 +220,7 @@ impl OwnFile {
             }
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
-            // SQLite continues to write to a file that was unlinked.
+            // SQLite continues to write to an unlinked file, so we need to check whether the file exists.
             let bytes =
                 place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
             for rows in &rows {
@@ -236,7 +238,8 @@ impl OwnFile {
         Ok(())
     }
 
-    /// Opens the file of this process. Its rows may be outdated, so the next write is a complete one.
+    /// Opens the file of this process. The rows may be outdated, so the next write will be a complete
+    /// rewrite.
     async fn open(&self, own: &mut Own) -> Result<SqliteConnection, Failure> {
         let is_removed = match &own.place {
             Some(place) => own.is_written && !place.exists().await?,
@@ -263,7 +266,7 @@ impl OwnFile {
         }
     }
 
-    /// Closes a file that could not be written, and sets it aside if it is damaged; returns the error.
+    /// Closes a file that can't be written, quarantines it if damaged, and returns the error.
     async fn give_up(
         &self,
         own: &mut Own,
@@ -277,7 +280,7 @@ impl OwnFile {
         Ok(error)
     }
 
-    /// Renames a damaged file; the next write creates another one.
+    /// Renames a damaged file; the next write will create a new file.
     async fn set_aside(&self, own: &mut Own) -> io::Result<()> {
         let Some(place) = &own.place else { return Ok(()) };
         let aside = place.set_aside().await?;
@@ -312,7 +315,8 @@ fn unanswered() -> Error {
 }
 
 impl Size {
-    /// Returns whether the additions are so large that the pending hits must be rewritten completely.
+    /// Adds the bytes of the rows. Returns `true` if the pending hits should be rewritten completely, because
+    /// the additions are too large.
     fn add(&mut self, rows: &Rows) -> bool {
         let JournalEntry { next, is_whole, .. } = rows.entry;
         let bytes = rows.waiting_bytes();

@@ -27,7 +27,7 @@ use crate::family::name::CounterName;
 use crate::time::{Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::metrics;
 
-/// A handle that reads the store, which lags behind the recorded hits by one flush interval.
+/// A handle to read the store, which is up to a flush interval behind the recorded hits.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -57,9 +57,9 @@ pub struct Stats {
     reach: Arc<Grid>,
 }
 
-/// The number of unreadable entries that a ranking names.
+/// Maximum number of unreadable entries in a ranking.
 const NAMED: usize = 1000;
-/// The number of buckets that may wait for their last copy into an archive before a hint says so.
+/// Number of buckets that may wait for the final archive copy before we show a hint.
 const WAITING: u32 = 3;
 
 impl Stats {
@@ -75,7 +75,7 @@ impl Stats {
         Self { store, tally, salt_epoch, sources, reach }
     }
 
-    /// Returns a [dump](crate::dump) of everything that the store has.
+    /// Returns a [dump](crate::dump) of the whole store.
     #[cfg(feature = "dump")]
     #[must_use]
     pub fn dump(&self) -> Dump {
@@ -88,31 +88,31 @@ impl Stats {
         Restore::new(Arc::clone(&self.store), Arc::clone(&self.tally.grid))
     }
 
-    /// Returns the state of every source that this process has opened, by name.
+    /// Returns the state of the sources opened by this process, sorted by name.
     #[must_use]
     pub fn sources(&self) -> Vec<SourceStatus> {
         self.sources.statuses()
     }
 
-    /// Removes a counter: its samples, its visitors, and its lifetime total. Later hits create it again, and so do hits that an
-    /// instance has not flushed yet.
+    /// Removes the samples, visitors and lifetime of a counter. However, it will be recreated by later hits,
+    /// and also by hits which an instance has not flushed so far.
     ///
     /// # Errors
-    /// Fails when the store does not accept it; call again.
+    /// Returns an error if the store rejects this, in which case it can be retried.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
         Ok(())
     }
 
-    /// Returns the buckets that are kept.
+    /// Returns the configured grid.
     #[must_use]
     pub fn grid(&self) -> &Grid {
         &self.tally.grid
     }
 
-    /// Returns the buckets that can be read: those that are kept, and those that the archive of the store keeps for
-    /// longer, if it has one.
+    /// Returns the buckets that can be read, i.e. the configured grid plus the longer retention of an
+    /// archive, if there is an archive.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -126,21 +126,22 @@ impl Stats {
         &self.reach
     }
 
-    /// Returns the width of a salt epoch. A visitor who comes in several epochs counts once in each, unless
-    /// visitors are told apart by something stable.
+    /// Returns the width of a salt epoch. A visitor is counted once in each epoch, unless your visitors are
+    /// identified by something stable.
     #[must_use]
     pub const fn salt_epoch(&self) -> Precision {
         self.salt_epoch
     }
 
-    /// Returns the account of every request and every hit that this process has seen.
+    /// Returns the ledger for all requests and hits in this process.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
     }
 
-    /// Returns the start of the oldest bucket with hits of this process that the store has not acknowledged; `None` if it
-    /// has all of them. Buckets that end before it are complete, as far as this process is concerned.
+    /// Returns the start of the oldest bucket with hits from this process which the store has not
+    /// acknowledged, or `None` if all hits are acknowledged. Buckets ending earlier are complete with regard
+    /// to this process.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore, Timestamp};
@@ -161,7 +162,7 @@ impl Stats {
         self.tally.folded(now).held_since()
     }
 
-    /// Returns the state of this process's connection to the store.
+    /// Returns the health of the connection to the store.
     #[must_use]
     pub fn health(&self) -> Health {
         let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
@@ -186,14 +187,15 @@ impl Stats {
         health
     }
 
-    /// Returns whether to log a line about this cause now: once a second for each cause, however many requests fail.
+    /// Returns whether this cause should be logged now. Each cause is logged at most once a second, even if
+    /// more requests fail.
     #[doc(hidden)]
     #[must_use]
     pub fn admits_log_line(&self, cause: &'static str) -> bool {
         self.tally.log_limit.admits(cause)
     }
 
-    /// Returns the [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.
+    /// Returns the [ledger](Self::ledger) and [health](Self::health) as metrics for an exporter.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         metrics(&self.ledger(), &self.health())
@@ -201,20 +203,20 @@ impl Stats {
 }
 
 impl Stats {
-    /// The number of buckets that one read of a counter may touch.
+    /// Maximum number of buckets in a read for a single counter.
     pub const MAX_BUCKETS: u64 = 10_000;
 
-    /// The number of samples that one read may return, over all its counters.
+    /// Maximum number of samples in a read, over all counters.
     pub const MAX_SAMPLES: u64 = 300_000;
 
-    /// The number of sketches that one read of [`uniques`](Self::uniques) may touch: at most 12 MB from the store.
+    /// Maximum number of sketches in a read via [`uniques`](Self::uniques), to limit the response to 12 MB.
     pub const MAX_SKETCHES: u64 = 1000;
 
-    /// The number of sketches that one read of [`uniques_by_counter`](Self::uniques_by_counter) or
-    /// [`uniques_by_range`](Self::uniques_by_range) may have the store count.
+    /// Maximum number of sketches that the store should count for a read via
+    /// [`uniques_by_counter`](Self::uniques_by_counter) or [`uniques_by_range`](Self::uniques_by_range).
     pub const MAX_COUNTED_SKETCHES: u64 = 10_000;
 
-    /// Returns how many samples of a precision of counts are kept, if this range of it may be read.
+    /// Returns the retention in samples, or an error if this range of counts can't be read.
     fn check(
         &self,
         precision: Precision,
@@ -226,7 +228,7 @@ impl Stats {
     }
 }
 
-/// Returns how many samples of a precision are kept, if this range of it may be read.
+/// Returns the retention in samples, or an error if this range can't be read.
 fn check(
     set: &Precisions,
     precision: Precision,

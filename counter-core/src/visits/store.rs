@@ -1,4 +1,4 @@
-//! The interface of a store of visits, and its implementations.
+//! The traits for stores of visits, and the stores of this crate.
 
 mod witness;
 mod fence;
@@ -37,10 +37,10 @@ pub use witness::Witness;
 pub use write::{Cleaned, Write};
 pub(crate) use write::{REMEMBERED, SAMPLES};
 
-/// A store of visits: a place where counts are kept, shared by many writers, readers and cleaners.
+/// A store of visits, shared by all writers, readers and cleaners.
 ///
-/// The stores of this crate are handles, which are cheap to clone. A store of your own implements [`Read`] and [`Write`]. It
-/// bounds the time of every call, and every call does a bounded amount of work.
+/// The stores of this crate are handles, which are cheap to clone. To add a store, implement [`Read`] and
+/// [`Write`]. Every call must do a bounded amount of work, and must return within a bounded time.
 pub trait Store: Read + Write {}
 
 impl<T: Read + Write> Store for T {}

@@ -1,8 +1,9 @@
-//! The accumulation in the process, which every request passes.
+//! In-process accumulation of hits, on the path of all requests.
 //!
-//! A request adds to the stripe of its thread, without a lock as long as the current second lasts. [`Tally::fold`] moves new
-//! hits from the stripes to the [`Backlog`]. Lock order: backlog, stripe, label. A request locks the backlog only if its
-//! stripe is full, so the hits in all places can be summed at one moment without stopping requests.
+//! A request adds to the stripe of the current thread, without locking while the second does not change.
+//! [`Tally::fold`] will move new hits from the stripes to the [`Backlog`]. Lock order: backlog, stripe,
+//! label. A request only needs to lock the backlog if the stripe is full, so we can sum up the hits in all
+//! places at a single instant without blocking requests.
 
 mod own;
 mod registry;
@@ -50,31 +51,32 @@ pub(crate) struct Tally {
     pub(crate) log_limit: LogLimit,
     #[cfg(feature = "spool")]
     pub(crate) shards: Shards,
-    /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
+    /// The flusher counts as stalled if it does not try to send pending hits for this long.
     patience: Duration,
     registry: Registry,
-    /// The number of the counter of everything, once there was a hit of a page.
+    /// Number of the total counter, set by the first page hit.
     everything: OnceLock<u32>,
     labels: Labels,
-    /// A name found no free slot.
+    /// Set if a name could not get a slot.
     is_full: AtomicBool,
     stripes: Stripes,
     recent: Recent,
     pub(crate) backlog: Backlog<Folding>,
 }
 
-/// The numbers of names that a process may have at once.
+/// Limits on the number of names in a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameLimits {
     pub(crate) counters: usize,
-    /// The values of each label.
+    /// Maximum number of values per label.
     pub(crate) label_places: usize,
 }
 
 impl Tally {
     pub(crate) fn new(grid: Grid, names: NameLimits, shards: Shards, interval: Duration) -> Self {
         let registry = Registry::new(names.counters, WriterId::random(), shards);
-        // The counters of labels belong to no registry, so that nothing is asked of the hits of all others.
+        // Label counters use a different tally id, so that hits on other counters do not need to check for
+        // labels.
         let labels = Labels::new(!registry.other().tally, names.label_places, shards, &grid.counts);
         Self {
             commits: GroupCommit::new(shards),
@@ -112,7 +114,7 @@ impl Tally {
         self.registry.name(counter).or_else(|| self.labels.find(counter.tally, counter.number).map(of_label))
     }
 
-    /// Returns the index of a label, adding it if it is new.
+    /// Returns the index of a label, adding the label if it is new.
     pub(crate) fn label_index(&self, name: &str) -> Result<usize, LabelError> {
         self.labels.index(name)
     }
@@ -121,17 +123,18 @@ impl Tally {
         self.labels.get(index)
     }
 
-    /// Returns the names of the labels of this process.
+    /// Returns the label names of this process.
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
         self.labels.names()
     }
 
-    /// Returns the label that a counter is a value of, and the value, if it is one.
+    /// Returns the label and the value if this is a label counter.
     pub(crate) fn label_of(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
         self.labels.find(counter.tally, counter.number)
     }
 
-    /// Notes that counts of labels are given up that were on their way to the store.
+    /// Must be called if label counts on the way to the store are discarded, so that error bounds will be
+    /// counted again.
     pub(crate) fn give_up_labels(&self) {
         self.labels.give_up();
     }
@@ -141,7 +144,7 @@ impl Tally {
         self.registry.find(name)
     }
 
-    /// Returns a ticket for what was added to the counters of these hits before this call.
+    /// Returns a ticket for all hits that these counters received prior to this call.
     pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
         let shard = |hit: &Hit| match self.label_of(hit.counter) {
@@ -152,18 +155,18 @@ impl Tally {
         self.commits.ticket(hits.iter().map(shard))
     }
 
-    /// Returns the number of a counter and its shard, and whether it is `(other)`.
+    /// Returns the number and the shard of a counter, and `true` for `(other)`.
     pub(crate) fn slot(&self, counter: Counter) -> (u32, Shard, bool) {
         let counter = if self.owns(counter) { counter } else { self.registry.other() };
         (counter.number, counter.shard, counter.number == OTHER)
     }
 
-    /// Returns the names of the counters, by number.
+    /// Returns the counter names, by number.
     pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
         self.registry.names()
     }
 
-    /// Returns the distributions of what was measured since the beginning, as [`BinSums`] has them.
+    /// Returns the distributions measured since the process started: see [`BinSums`].
     pub(crate) fn distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
         let sums = self.folded(Timestamp::now()).folding.bins.of(measure);
         let names = self.registry.names();
@@ -182,14 +185,14 @@ impl Tally {
         self.stripes.with(|stripe| stripe.skip_request(skip));
     }
 
-    /// Takes what is waiting for a shard, in chunks that change this many samples at most; its hits stay pending until
-    /// they are acknowledged.
+    /// Takes the pending hits of a shard, in chunks that change at most `samples` samples. These hits remain
+    /// pending until they are acknowledged.
     pub(crate) fn take(&self, shard: Shard, now: Timestamp, samples: usize) -> Vec<Chunk> {
         self.folded(now).take(shard, now, || self.registry.names(), &self.grid, samples)
     }
 
-    /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
-    /// first acknowledged.
+    /// Records that the store applied a batch, except for rejected parts. A replay is already accounted for
+    /// by the first acknowledgement.
     pub(crate) fn acknowledge(&self, batch: &Batch, remarks: &[Remark], replay: bool) {
         let number = |name: &CounterName| self.registry.find(name).map(|counter| counter.number);
         let began = remarks.iter().filter_map(|remark| match remark {
@@ -197,7 +200,7 @@ impl Tally {
             Remark::Refused { .. } => None,
         });
         let backlog = &mut *self.backlog.lock();
-        // Nearly all are new, and have no visitors that the store could have lost.
+        // Almost all of these counters are new, i.e. the store can't have lost their visitors.
         let had_visitors =
             |number: &u32| backlog.folding.visited.get_mut(*number as usize).is_some_and(std::mem::take);
         let forgotten: HashSet<_> = began.filter(had_visitors).collect();
@@ -214,8 +217,8 @@ impl Tally {
         backlog.delivery.acknowledge(batch, remarks, replay);
     }
 
-    /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
-    /// visitors, so all visitors that are still in memory are sent again.
+    /// Records that the store lost acknowledged data: `hits` hits for good, and an unknown number of
+    /// visitors. All visitors still in memory will thus be sent again.
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog.lock();
         backlog.delivery.lose(hits);
@@ -229,14 +232,14 @@ impl Tally {
         backlog.folding.open = open;
     }
 
-    /// Notes that the store has nothing of this counter any more.
+    /// Must be called when the store no longer contains this counter.
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
             self.forget_visitors(&mut self.backlog.lock(), |number| number == counter.number);
         }
     }
 
-    /// Lets visitors of these counters count when they come again.
+    /// Lets visitors of these counters count again if they return.
     fn forget_visitors(&self, backlog: &mut Queues<Folding>, which: impl Fn(u32) -> bool) {
         self.collect(backlog);
         backlog.folding.open.forget(&which, &self.recent.busy);
@@ -281,7 +284,7 @@ impl Tally {
         Health { connections, clock_skew, hints, ..backlog.health(pending, pending_cells, self.patience) }
     }
 
-    /// Returns whether a counter belongs to this tally; the hits of any other are not lost, but count for
+    /// Returns `true` if a counter belongs to this tally. Hits on foreign counters are not lost, but count as
     /// `(other)`.
     #[inline]
     fn owns(&self, counter: Counter) -> bool {

@@ -1,8 +1,8 @@
-//! The current instant by the store's clock.
+//! The current time according to the store clock.
 //!
-//! All instances must agree on which window is the current one, so the store's clock decides. A caller names
-//! the window that it takes for the current one, and the store counts there only if it is; otherwise it
-//! returns the time of its clock, and the call is made again for that instant.
+//! All instances must agree on the current window, so this is decided by the store clock. The caller sends
+//! the window that should be current, and the store only counts if this is right. Otherwise it returns the
+//! store time, and we repeat the call with this time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 
-/// A window may end while a call is under way, and the next one during the second call.
+/// A window can end during a call, and the next window can end during the retry.
 const ATTEMPTS: usize = 4;
 
-/// The seconds by which the store's clock is ahead of that of the process, as far as the store has told.
+/// Offset of the store clock from the process clock in seconds, as learned from store responses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoreClock(Arc<AtomicI64>);
 
@@ -24,7 +24,7 @@ impl StoreClock {
         if ahead < 0 { now.minus(ahead.unsigned_abs()) } else { now.plus(ahead.unsigned_abs()) }
     }
 
-    /// Makes a call for the window that is current now.
+    /// Calls the store with the current time, and retries with the store time if the window is closed.
     pub(super) async fn call<T, F>(&self, mut attempt: impl FnMut(Timestamp) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -41,8 +41,7 @@ impl StoreClock {
         answer
     }
 
-    /// Adopts the time of the store's clock, unless the clocks agree to the second and only a window has
-    /// ended.
+    /// Adopts the store time, unless the clocks agree to the second and only the window has ended.
     fn learn(&self, theirs: Timestamp) {
         if theirs.as_unix().abs_diff(self.now().as_unix()) > 1 {
             let (theirs, ours) = (theirs.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());
@@ -55,7 +54,7 @@ impl StoreClock {
 mod tests {
     use super::*;
 
-    /// A store whose clock is this far ahead, in windows of an hour of which half has gone by.
+    /// Calls a store with the given clock skew in the middle of a one-hour window.
     async fn attempts(clock: &StoreClock, ahead: u64) -> (u32, bool) {
         let mut made = 0;
         let attempt = |at: Timestamp| {

@@ -4,35 +4,35 @@ use crate::error::Error;
 use crate::family::operations::measured;
 use crate::time::Timestamp;
 
-/// A count that should be in a window, as another place has it: a table of the application's, mostly.
+/// The expected count of a window according to some other source, e.g. an application table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The counter.
+    /// Counter dimensions.
     pub dimensions: Dimensions,
-    /// An instant in the window.
+    /// A time in the window.
     pub at: Timestamp,
-    /// The count that should be there.
+    /// Expected count.
     pub count: u64,
 }
 
-/// A window whose count is not the expected one.
+/// A window with an unexpected count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowDifference {
-    /// Count that was expected, and where.
+    /// Expected count and window.
     pub expected: Expected,
-    /// Count that the store has.
+    /// Count in the store.
     pub counted: u64,
 }
 
-/// The number of windows that are read at once.
+/// Number of windows to read per call.
 const PAGE: usize = 1000;
 
 impl WindowCounters {
-    /// Compares the counts of windows with what another place has, and returns those that differ, with both values.
+    /// Compares window counts with another source and returns the differences.
     ///
-    /// Compare windows that have ended and are still [kept](Self::keep), a while after their end: an event is in one place
-    /// before it is in the other. Windows that have left the store count as 0.
+    /// You should compare windows that ended some time ago, because an event does not reach both sides
+    /// simultaneously, but are still [retained](Self::keep). Windows that are not in the store count as 0.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -54,7 +54,7 @@ impl WindowCounters {
     /// ```
     ///
     /// # Errors
-    /// Fails when the store cannot be read, after two seconds of attempts.
+    /// Fails if the store can't be read for two seconds.
     pub async fn compare(
         &self,
         expected: impl IntoIterator<Item = Expected>,

@@ -19,12 +19,12 @@ use crate::family::shard::{Shard, Shards};
 use crate::time::{Sample, Timestamp};
 use crate::visitor::VisitorId;
 
-/// Counters that begin again with every window, incremented and read at once in a store that all instances
-/// share.
+/// Counters that restart with every window. They are incremented and read directly in a store shared by all
+/// instances.
 ///
-/// Every call waits for the store and returns the count, so they are for limits, quotas and once-only
-/// decisions, and not for page visits. The [guide](crate::guide::window) says which to choose, what is
-/// promised when the store is away, and by which clock a window ends.
+/// Every call waits for the store and returns the count, so you should use these counters for limits, quotas
+/// and deduplication, but not for page visits. See the [guide](crate::guide::window) to choose a counter, and
+/// for the guarantees when the store is unavailable and the clock that ends a window.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -41,7 +41,7 @@ use crate::visitor::VisitorId;
 /// assert_eq!(downloads.increment(&phone, two).await?, 4);
 ///
 /// let pass = downloads.try_acquire(&phone, 5, two).await?;
-/// assert_eq!((pass.allowed, pass.remaining), (false, 1)); // and nothing was counted
+/// assert_eq!((pass.allowed, pass.remaining), (false, 1)); // rejected calls are not counted
 /// # Ok(())
 /// # }
 /// ```
@@ -53,35 +53,36 @@ pub struct WindowCounters {
     clock: StoreClock,
 }
 
-/// The result of checking a limit, and what is left of it.
+/// The result of a limit check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitDecision {
-    /// True if the call stayed within the limit; only then was it counted.
+    /// True if the call is within the limit. Rejected calls are not counted.
     pub allowed: bool,
-    /// The limit that was asked for.
+    /// Limit passed by the caller.
     pub limit: u32,
-    /// The amount that is still available in this window.
+    /// Amount still available in this window.
     pub remaining: u32,
-    /// The first second of the next window.
+    /// Start of the next window.
     pub reset: Timestamp,
-    /// The time of the decision by the store's clock, in whole seconds. A client may try again after `reset - now`,
-    /// whatever the clock of the process says.
+    /// Store time of the decision, in whole seconds. A client can retry after `reset - now`, which doesn't
+    /// depend on the process clock.
     pub now: Timestamp,
 }
 
-/// The result of counting a token once.
+/// The result of counting a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inserted {
-    /// True if the token was not there in this window before.
+    /// True if this is the first time that the token is counted in this window.
     pub is_new: bool,
-    /// The count in the window, this token included.
+    /// Window count including this token.
     pub count: u64,
 }
 
 impl WindowCounters {
-    /// Creates counters of these windows, each of which is kept for one more window.
+    /// Creates counters for these windows. By default, a window is retained for one more window after the
+    /// end.
     pub fn new(store: impl WindowStore, window: Window) -> Self {
         operations::describe();
         Self {
@@ -91,38 +92,38 @@ impl WindowCounters {
         }
     }
 
-    /// Sets how many windows are kept after they ended, for [`history`](Self::history). Default: 1.
+    /// Sets the number of past windows to retain for [`history`](Self::history). Default: 1.
     ///
-    /// A store forgets by its own clock: with 0, a store whose clock is ahead forgets windows that have not
-    /// ended.
+    /// Expiry uses the store clock. With 0, a store clock that runs ahead will expire windows before they
+    /// end.
     pub const fn keep(mut self, windows: u8) -> Self {
         self.settings.keep = windows;
         self
     }
 
-    /// Keeps all counters with the same value of this dimension in one shard of the store, in a cluster in
-    /// one slot, so that one round trip reaches them all. Default: each counter is placed by itself.
+    /// Places all counters with the same value of this dimension on the same shard (in a cluster: in the same
+    /// slot), so that a single round trip can reach them. By default, counters are placed individually.
     ///
-    /// Every instance that increments or reads the counters has to use the same name. Dimensions without that
-    /// name are placed by themselves.
+    /// The name must be the same on all instances that increment or read the counters. Dimensions without
+    /// this name are placed individually.
     pub fn group_by(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.settings.group = Some(name.into());
         self
     }
 
-    /// Returns the division of time into windows.
+    /// Returns the window definition.
     #[must_use]
     pub const fn window(&self) -> Window {
         self.settings.window
     }
 
-    /// Returns the number of shards of the store.
+    /// Returns the number of shards in the store.
     #[must_use]
     pub fn shards(&self) -> Shards {
         self.store.shards()
     }
 
-    /// Returns the shard of a counter in the current window. Shards fail independently of each other.
+    /// Returns the shard of a counter in the current window. Shards fail independently.
     ///
     /// ```
     /// use counter_core::window::{Dimensions, Window, WindowCounters};
@@ -141,27 +142,28 @@ impl WindowCounters {
         shards.of(self.settings.now(dimensions, self.clock.now()).place())
     }
 
-    /// Increments in the window that is current by the store's clock, and returns the new count.
+    /// Increments a counter in the current window of the store clock, and returns the new count.
     ///
     /// # Errors
-    /// Fails as [`increment_at`](Self::increment_at) does.
+    /// Fails like [`increment_at`](Self::increment_at).
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn increment(&self, dimensions: &Dimensions, n: NonZeroU32) -> Result<u64, Error> {
         self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
-    /// Increments in the window of an instant, and returns the new count.
+    /// Increments a counter in the window that contains `at`, and returns the new count.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::WindowClosed`] when the store's clock is before the window by more widths than
-    /// are [kept](Self::keep), or after the last window that keeps it; [`ErrorKind::Unconfirmed`] when there
-    /// was no answer, so that it may or may not have counted. After any other error nothing was counted.
-    /// While the store answers that it cannot do it now, it is asked again for two seconds.
+    /// Returns [`ErrorKind::WindowClosed`] if the store clock is ahead of the last window that
+    /// [retains](Self::keep) this window, or behind the window by more than this number of widths. Returns
+    /// [`ErrorKind::Unconfirmed`] if the response is lost, i.e. the increment may or may not be counted. On
+    /// any other error, the increment is not counted. Temporary rejections from the store are retried for two
+    /// seconds.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn increment_at(
         &self,
         dimensions: &Dimensions,
@@ -180,16 +182,16 @@ impl WindowCounters {
         .await
     }
 
-    /// Increments many counters at an instant, in one round trip for each shard of the store and thousand
-    /// counters. Increments with equal dimensions are added up first, and answered as if they had been made
-    /// one by one.
+    /// Increments a list of counters in the window that contains `at`, in one round trip per shard and 1,000
+    /// counters. Increments with equal dimensions are merged, but the returned counts are the same as for
+    /// individual increments.
     ///
     /// # Errors
-    /// Each increment fails by itself, as [`increment_at`](Self::increment_at) does: of those in different
-    /// shards of a store, some may fail.
+    /// Increments fail individually, like [`increment_at`](Self::increment_at). If they are on different
+    /// shards, only some may fail.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count, in part.
+    /// If the future is dropped, some increments may still be counted.
     pub async fn increment_many<'a>(
         &self,
         increments: impl IntoIterator<Item = (&'a Dimensions, NonZeroU32)>,
@@ -204,33 +206,32 @@ impl WindowCounters {
         add_folded(&*self.store, &fold).await
     }
 
-    /// Counts a token once in the window that is current by the store's clock: see
+    /// Counts a token in the current window of the store clock, unless it has already been counted: see
     /// [`increment_once_at`](Self::increment_once_at).
     ///
     /// # Errors
-    /// Fails as [`increment_once_at`](Self::increment_once_at) does.
+    /// Fails like [`increment_once_at`](Self::increment_once_at).
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the token may still be counted.
     pub async fn increment_once(&self, dimensions: &Dimensions, token: VisitorId) -> Result<Inserted, Error> {
         self.clock.call(|now| self.increment_once_in(self.settings.now(dimensions, now), token)).await
     }
 
-    /// Adds 1 in the window of an instant, unless this token was counted there before: for an exposure, or an
-    /// event with an id.
+    /// Adds 1 in the window that contains `at`, unless this token has already been counted. Can be used for
+    /// exposures or for events with an id.
     ///
-    /// A token is made by a [`VisitorKey`](crate::visitor::VisitorKey), which all instances have to share,
-    /// and takes about 70 bytes in the store for as long as the window is kept. In each window it is stored
-    /// as a different id; without the token, these cannot be linked.
+    /// Tokens are created with a [`VisitorKey`](crate::visitor::VisitorKey), which must be shared by all
+    /// instances. A token uses about 70 bytes in the store while the window is retained. The stored id is
+    /// different in each window, and these ids can't be linked if the token is not known.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::WindowClosed`] as [`increment_at`](Self::increment_at) does; fails otherwise when
-    /// the store cannot do it, after two seconds of attempts. Call again with the same token: it counts once.
-    /// Only [`is_new`](Inserted::is_new) may then be false because of the earlier attempt, whose answer was
-    /// lost.
+    /// Returns [`ErrorKind::WindowClosed`] like [`increment_at`](Self::increment_at); otherwise fails if the
+    /// store can't handle the call for two seconds. You can safely retry with the same token, but
+    /// [`is_new`](Inserted::is_new) may then be false if the first response was lost.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the token may still be counted.
     pub async fn increment_once_at(
         &self,
         dimensions: &Dimensions,
@@ -246,17 +247,18 @@ impl WindowCounters {
         Ok(Inserted { is_new, count })
     }
 
-    /// Increments in the window that is current by the store's clock, but only if the count does not exceed
-    /// `limit` then.
+    /// Increments a counter in the current window of the store clock, but only if the new count is within
+    /// `limit`.
     ///
-    /// At most `limit` is allowed per window, for any number of concurrent callers and instances, and independent of their
-    /// clocks.
+    /// A window never allows more than `limit`, for any number of concurrent callers and instances,
+    /// regardless of their clocks.
     ///
     /// # Errors
-    /// Fails as [`increment_at`](Self::increment_at) does; the caller decides what to let through then.
+    /// Fails like [`increment_at`](Self::increment_at). In this case, the caller must decide if the request
+    /// should be allowed.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn try_acquire(
         &self,
         dimensions: &Dimensions,
@@ -266,11 +268,11 @@ impl WindowCounters {
         self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n)).await
     }
 
-    /// Does what [`try_acquire`](Self::try_acquire) does, without waiting, where the store
-    /// [answers at once](WindowStore::is_immediate); `None` where it does not, and then nothing was asked.
+    /// Calls [`try_acquire`](Self::try_acquire) without waiting if the store is
+    /// [immediate](WindowStore::is_immediate). Otherwise this returns `None` and doesn't call the store.
     ///
     /// # Errors
-    /// Fails as [`try_acquire`](Self::try_acquire) does.
+    /// Fails like [`try_acquire`](Self::try_acquire).
     pub fn try_acquire_now(
         &self,
         dimensions: &Dimensions,
@@ -284,16 +286,16 @@ impl WindowCounters {
         }
     }
 
-    /// Increments within a limit in the window of an instant. Nothing is let through where nothing can be
-    /// counted: when the store's clock is before the window by more widths than are [kept](Self::keep), or
-    /// after the last window that keeps it.
+    /// Increments a counter within a limit, in the window that contains `at`. If the window is closed, i.e.
+    /// if the store clock is ahead of the last window that [retains](Self::keep) this window, or behind it by
+    /// more than this number of widths, the call is not allowed.
     ///
     /// # Errors
-    /// Fails as [`increment_at`](Self::increment_at) does, except for `WindowClosed`; the caller decides what
-    /// to let through then.
+    /// Fails like [`increment_at`](Self::increment_at), except for `WindowClosed`. In this case, the caller
+    /// must decide if the request should be allowed.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn try_acquire_at(
         &self,
         dimensions: &Dimensions,
@@ -328,40 +330,40 @@ impl WindowCounters {
         Ok(LimitDecision { allowed: is_added, limit, remaining, reset, now })
     }
 
-    /// Returns the count of the window that is current by the store's clock, which is asked first.
+    /// Returns the count in the current window. This needs a separate call to get the store time first.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, after two seconds of attempts.
+    /// Fails if the store can't be read for two seconds.
     pub async fn current(&self, dimensions: &Dimensions) -> Result<u64, Error> {
         let key = self.settings.at(dimensions, self.clock.now());
         let now = measured("current", self.store.time(&key)).await?;
         self.current_at(dimensions, now).await
     }
 
-    /// Returns the count in the window of an instant.
+    /// Returns the count in the window that contains `at`.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, after two seconds of attempts.
+    /// Fails if the store can't be read for two seconds.
     pub async fn current_at(&self, dimensions: &Dimensions, at: Timestamp) -> Result<u64, Error> {
         let keys = [self.settings.at(dimensions, at)];
         Ok(measured("current", self.store.counts(&keys)).await?.into_iter().sum())
     }
 
-    /// Returns the count in each of the windows that are kept, ascending, including that of `now`: one more
-    /// than [`keep`](Self::keep) says, with zeros, at most 256.
+    /// Returns the counts of all retained windows in ascending order, including the window that contains
+    /// `now`. The number of windows is [`keep`](Self::keep) + 1, so up to 256. Empty windows are included as
+    /// zeros.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, after two seconds of attempts.
+    /// Fails if the store can't be read for two seconds.
     pub async fn history(&self, dimensions: &Dimensions, now: Timestamp) -> Result<Vec<Sample>, Error> {
         let keys = self.settings.keys(dimensions, now);
         let counts = measured("history", self.store.counts(&keys)).await?;
         Ok(keys.iter().zip(counts).map(|(key, count)| Sample { start: key.start, count }).collect())
     }
 
-    /// Splits off a front for increments at a high rate, and the worker behind it: increments that wait at
-    /// the same time share one call.
+    /// Creates a front and a worker for increments at a high rate: concurrent increments share a store call.
     ///
-    /// Nothing is counted unless [`FoldingWorker::run`] is polled.
+    /// You must poll [`FoldingWorker::run`], otherwise increments will not be counted.
     pub fn folding(&self) -> (FoldingFront, FoldingWorker) {
         folding::pair(Arc::clone(&self.store), self.settings.clone(), self.clock.clone())
     }
@@ -375,7 +377,7 @@ mod tests {
     use crate::family::future::{Answer, BoxFuture};
     use crate::stores::MemoryStore;
 
-    /// A store that has to be waited for, and counts how often it is asked.
+    /// A store that never responds, and counts the calls.
     #[derive(Debug, Default)]
     struct Slow(Arc<AtomicU32>);
 

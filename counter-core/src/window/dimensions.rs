@@ -4,17 +4,17 @@ use std::fmt;
 use crate::time::Timestamp;
 use crate::visitor::{VisitorId, VisitorKey};
 
-/// The dimensions that a window counts by: names with values, such as an application, a device and a visitor.
+/// The dimensions of a window counter: named values like application, device or visitor.
 ///
-/// Their order does not matter, and a name that is set again takes the new value. Values may come from a
-/// request: whatever they contain, different ones never share a counter, except for texts of more than
-/// [`MAX_BYTES`](Self::MAX_BYTES), which count together under `(other)`, so that no client creates keys of
-/// any length. Names come from the code or from its configuration.
+/// The order is not significant, and setting a name again replaces the value. Values can come from requests:
+/// different values never share a counter, regardless of the contents. The exception is text longer than
+/// [`MAX_BYTES`](Self::MAX_BYTES), which is counted as `(other)` in order to limit the key length. Names must
+/// come from code or configuration.
 ///
-/// Something that identifies a person, above all an address, must not be in a key of a store. Add it as a
-/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the
-/// store, such as one of a [`Secret`](crate::Secret). Do not use ids from the [salts](crate::visitor::Salt)
-/// that instances share: these are made for sketches, and their salt is in the store.
+/// Personal data, in particular an address, must not appear in a store key. Add it as a
+/// [`visitor`](Self::visitor) instead, via a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the
+/// store, such as the key of a [`Secret`](crate::Secret). Don't use ids derived from the shared
+/// [salts](crate::visitor::Salt): these are for sketches, and the salt is in the store.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -35,7 +35,7 @@ pub struct Dimensions {
     named: Vec<Dimension>,
 }
 
-/// Sorted by name, each name once.
+/// A named value. The list is sorted by name, and names are unique.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Dimension {
     name: Cow<'static, str>,
@@ -44,43 +44,43 @@ struct Dimension {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Value {
-    /// A text, in the form that it has in a key.
+    /// Text, already escaped for the key.
     Text(String),
     Visitor(VisitorId),
 }
 
-/// The value under which too long texts count. No text becomes this: parentheses are escaped.
+/// Replacement value for long text. This can't collide with a text value because parentheses are escaped.
 const OTHER: &str = "(other)";
 
-/// The room for the key of a limit by visitor, in bytes: keys that are longer are made twice as long as often as it takes.
+/// Initial key capacity, which is enough for a limit by visitor. Longer keys need to reallocate.
 const USUAL_BYTES: usize = 64;
 
-/// The first character of the value of a visitor. No text begins with it: it is escaped.
+/// Prefix of visitor values. This can't collide with a text value because the character is escaped.
 const VISITOR: char = '@';
 
 impl Dimensions {
-    /// The length of the longest text that counts by itself, in bytes.
+    /// Maximum length in bytes of a text value that is counted separately.
     pub const MAX_BYTES: usize = 128;
 
-    /// Creates an empty set of dimensions, which is a counter of its own.
+    /// Creates an empty set of dimensions, which is a valid counter.
     pub const fn new() -> Self {
         Self { scope: None, named: Vec::new() }
     }
 
-    /// Sets a scope, such as that of a limit: its counters are separate from those in other scopes or in
-    /// none, whatever the dimensions are called.
+    /// Sets a scope, e.g. the name of a limit. Counters in a scope are separate from all counters in other
+    /// scopes or without a scope.
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(bounded(scope));
         self
     }
 
-    /// Adds a text, which appears in the keys of the store as it is, except for special characters.
+    /// Adds a text value, which appears in store keys verbatim except for special characters.
     pub fn text(self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.with(name.into(), Value::Text(bounded(value)))
     }
 
-    /// Adds a person or a thing that is identified by a keyed hash alone. In each window it is stored as a
-    /// different id; without the id given here, these cannot be linked.
+    /// Adds a person or thing identified by a keyed hash. The stored id is different in each window, and
+    /// these ids can't be linked if the given id is not known.
     pub fn visitor(self, name: impl Into<Cow<'static, str>>, visitor: VisitorId) -> Self {
         self.with(name.into(), Value::Visitor(visitor))
     }
@@ -93,7 +93,7 @@ impl Dimensions {
         self
     }
 
-    /// Returns all of them as one text, `(scope)app=shop,device=tv`, which no others have in this window.
+    /// Formats all dimensions as text, such as `(scope)app=shop,device=tv`. This is unique within the window.
     pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
         let mut key = String::with_capacity(USUAL_BYTES);
         if let Some(scope) = &self.scope {
@@ -108,7 +108,7 @@ impl Dimensions {
         key
     }
 
-    /// Returns one of them alone, in a form that is the same in every window and must not be stored.
+    /// Formats a single dimension. The result is the same in every window, so it must not be stored.
     pub(crate) fn group(&self, name: &str) -> Option<String> {
         let dimension = self.named.iter().find(|dimension| dimension.name == name)?;
         let mut key = String::new();
@@ -143,11 +143,11 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Keeps ASCII letters, digits and a few other characters, and writes all other bytes as `%` and two digits.
+/// Copies ASCII letters, digits and `-._~/`, and writes all other bytes as `%XX`.
 fn escape(text: &str, to: &mut String) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
-    // Names, and most values.
+    // Fast path for names and typical values.
     if text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return to.push_str(text);
     }
@@ -160,7 +160,7 @@ fn escape(text: &str, to: &mut String) {
     }
 }
 
-// A visitor id belongs in no log.
+// Visitor ids must not be logged.
 impl fmt::Debug for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |Dimension { name, value }: &Dimension| match value {
@@ -171,8 +171,8 @@ impl fmt::Debug for Dimensions {
     }
 }
 
-/// Returns the id of a visitor in one window: without the visitor's own id, those of two windows cannot be
-/// linked.
+/// Derives the visitor id for a window. Ids of different windows can't be linked if the original id is not
+/// known.
 pub(super) fn in_window(visitor: VisitorId, width: u32, start: Timestamp) -> VisitorId {
     let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
     VisitorKey::new(*visitor.as_bytes()).visitor(&parts)
@@ -187,7 +187,7 @@ mod tests {
 
     const NAMES: [&str; 4] = ["app", "a", "a=b", "device"];
 
-    /// Texts of few characters, so that different dimensions come close to one another.
+    /// Values use a small alphabet, so that different dimensions have similar keys.
     fn dimensions() -> impl Strategy<Value = Vec<(usize, String)>> {
         proptest::collection::vec((0..NAMES.len(), "[a=,%@(){}:é0-9]{0,6}"), 0..4)
     }
@@ -196,7 +196,7 @@ mod tests {
         said.iter().fold(Dimensions::new(), |all, (name, value)| all.text(NAMES[*name], value))
     }
 
-    /// What was said, the last value of each name.
+    /// Returns the final value of each name.
     fn meant(said: &[(usize, String)]) -> std::collections::BTreeMap<usize, String> {
         said.iter().cloned().collect()
     }

@@ -4,13 +4,13 @@ use super::store::{Addition, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::operations::measured;
 
-/// A list of additions folded into one for each key, with the addition that each of them belongs to.
+/// Additions merged by key. For each original addition, we remember the position in its merged addition.
 #[derive(Debug)]
 pub(super) struct Fold {
-    /// The folded additions, in the order in which their keys first appeared.
+    /// Merged additions, in order of first appearance.
     pub(super) additions: Vec<Addition>,
-    /// For each original addition: the index of its folded one, and the sum folded into that up to and
-    /// including it.
+    /// For each original addition: the index of the merged addition, and the running sum including this
+    /// addition.
     places: Vec<(usize, u64)>,
 }
 
@@ -30,8 +30,7 @@ impl Fold {
         fold
     }
 
-    /// Returns, for each original addition, the answer that it would have had if they had come one after the
-    /// other.
+    /// Returns the result of each original addition, as if the additions had been sent sequentially.
     pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
         let answer = |(place, sum): &(usize, u64)| match answers.get(*place) {
             Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*place].amount).saturating_add(*sum)),
@@ -42,20 +41,20 @@ impl Fold {
     }
 }
 
-/// Makes the folded additions, and returns an answer for each original one.
+/// Sends the merged additions, and returns a result for each original addition.
 pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Result<u64, Error>> {
     let mut answers = Vec::new();
     let added = measured("increment_many", async {
         let added = store.add(&fold.additions).await;
         answers = added.into_iter().map(|answer| answer.map_err(unconfirmed)).collect();
-        // The call as a whole went as its worst part did.
+        // The call as a whole fails if any addition fails.
         answers.iter().find_map(|answer| answer.as_ref().err().cloned()).map_or(Ok(()), Err)
     });
     drop(added.await);
     fold.unfold(&answers)
 }
 
-/// Converts `Unavailable` to `Unconfirmed`: the addition may have been made.
+/// Converts `Unavailable` to `Unconfirmed`, because the addition may have been counted.
 pub(super) fn unconfirmed(error: Error) -> Error {
     if *error.kind() == ErrorKind::Unavailable { error.of_kind(ErrorKind::Unconfirmed) } else { error }
 }

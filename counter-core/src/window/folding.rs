@@ -12,12 +12,11 @@ use super::store::{Addition, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 
-/// A front for increments at a high rate: those that wait at the same time share one call.
+/// A front for increments at a high rate: concurrent increments share a store call.
 ///
-/// It comes from [`WindowCounters::folding`](crate::window::WindowCounters::folding) with the
-/// [`FoldingWorker`] that makes the calls, one after the other. While a call is under way, up to 16,384
-/// increments gather; a caller beyond that waits for a free slot first. Each caller gets the answer that it
-/// would have had alone.
+/// [`WindowCounters::folding`](crate::window::WindowCounters::folding) creates this together with the
+/// [`FoldingWorker`], which sends the calls sequentially. During a call, up to 16,384 increments are queued;
+/// further callers will wait for a free slot. Callers get the same result as for an individual increment.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -36,7 +35,7 @@ use crate::time::Timestamp;
 /// );
 /// assert_eq!((one?, other?), (1, 2));
 ///
-/// drop(front); // the worker ends with the last front
+/// drop(front); // the worker exits when all fronts are dropped
 /// worker.await?;
 /// # Ok(())
 /// # }
@@ -48,7 +47,8 @@ pub struct FoldingFront {
     queue: mpsc::Sender<Waiting>,
 }
 
-/// A worker that sends what waits at a [`FoldingFront`]; nothing is counted unless it [runs](Self::run).
+/// A worker that sends the increments queued by a [`FoldingFront`]. It must be [run](Self::run), otherwise
+/// increments will not be counted.
 #[derive(Debug)]
 #[must_use = "nothing is counted unless it runs"]
 pub struct FoldingWorker {
@@ -62,7 +62,7 @@ struct Waiting {
     answer: oneshot::Sender<Result<u64, Error>>,
 }
 
-/// The number of increments that may wait, and that may share a call.
+/// Queue capacity, and the maximum number of increments per call.
 const PLACES: usize = 16_384;
 
 pub(super) fn pair(
@@ -75,27 +75,27 @@ pub(super) fn pair(
 }
 
 impl FoldingFront {
-    /// Increments in the window that is current by the store's clock: see
+    /// Increments a counter in the current window of the store clock: see
     /// [`increment_at`](Self::increment_at).
     ///
     /// # Errors
-    /// Fails as [`increment_at`](Self::increment_at) does.
+    /// Fails like [`increment_at`](Self::increment_at).
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn increment(&self, dimensions: &Dimensions, n: NonZeroU32) -> Result<u64, Error> {
         self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
-    /// Increments in the window of an instant, and returns the new count.
+    /// Increments a counter in the window that contains `at`, and returns the new count.
     ///
     /// # Errors
-    /// Fails as [`WindowCounters::increment_at`](crate::window::WindowCounters::increment_at) does, with the
-    /// same error for all increments that shared the call. Returns [`ErrorKind::Unconfirmed`] also when the
-    /// worker was dropped during the call, and [`ErrorKind::Refused`] when it had ended before.
+    /// Fails like [`WindowCounters::increment_at`](crate::window::WindowCounters::increment_at), with the
+    /// same error for all increments that share the call. Also returns [`ErrorKind::Unconfirmed`] if the
+    /// worker is dropped during the call, and [`ErrorKind::Rejected`] if the worker has already exited.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still count.
+    /// If the future is dropped, the increment may still be counted.
     pub async fn increment_at(
         &self,
         dimensions: &Dimensions,
@@ -115,15 +115,15 @@ impl FoldingFront {
 }
 
 impl FoldingWorker {
-    /// Sends what waits, until the last front is dropped and every increment is answered.
+    /// Sends queued increments until all fronts are dropped and the queue is empty.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the worker: callers that wait get an error that says their increment may have
-    /// counted.
+    /// Dropping the future stops the worker. Waiting callers will get an error that says their increment may
+    /// have been counted.
     pub async fn run(mut self) {
         let mut waiting = Vec::new();
         while self.queue.recv_many(&mut waiting, PLACES).await > 0 {
-            // Increments that arrived together with the first one should share its call.
+            // Yield, so that increments arriving together with the first can share the call.
             yield_now().await;
             while waiting.len() < PLACES
                 && let Ok(another) = self.queue.try_recv()
@@ -134,7 +134,7 @@ impl FoldingWorker {
                 waiting.drain(..).map(|Waiting { addition, answer }| (addition, answer)).unzip();
             let fold = Fold::of(additions);
             for (answer, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
-                // A caller that is gone needs no answer.
+                // The caller might have been dropped.
                 drop(waiting.send(answer));
             }
         }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::time::{Precision, Timestamp};
 
-/// A division of time for counters that begin again: a width in whole seconds, and an offset.
+/// A division of time into windows: a width in whole seconds, and an offset.
 ///
-/// The window of an instant begins at `floor((t − offset) / width) × width + offset` and ends one width
-/// later, at the same time for all callers. The offset is less than the width: for instance, the seconds from
-/// midnight UTC to the beginning of a day of the site.
+/// The window of a time t starts at `floor((t − offset) / width) × width + offset` and ends one width later,
+/// at the same time for all callers. The offset must be less than the width. It can be used e.g. to start
+/// days at local midnight instead of midnight UTC.
 ///
 /// ```
 /// use counter_core::window::Window;
@@ -17,8 +17,8 @@ use crate::time::{Precision, Timestamp};
 /// let noon = Timestamp::from_unix(1_585_908_000);
 /// assert_eq!(Window::HOUR.span(noon), noon..noon.plus(3600));
 ///
-/// // Days that begin at 22:00 UTC, which is midnight two hours east of it.
-/// let day = Window::DAY.beginning_at(22 * 3600)?;
+/// // Days that start at 22:00 UTC, which is midnight in UTC+2.
+/// let day = Window::DAY.starting_at(22 * 3600)?;
 /// assert_eq!(day.span(noon).start.as_unix(), 1_585_864_800);
 /// assert_eq!(day, Precision::try_from(86_400).unwrap().utc_offset(2 * 3600).into());
 /// # Ok::<(), counter_core::window::WindowError>(())
@@ -26,7 +26,7 @@ use crate::time::{Precision, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window(Precision);
 
-/// An error of a width or offset that makes no window.
+/// An invalid window width or offset.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -34,31 +34,31 @@ pub enum WindowError {
     Width,
     /// The offset is not less than the width.
     Offset {
-        /// The offset, in seconds.
+        /// Offset in seconds.
         offset: u32,
-        /// The width, in seconds.
+        /// Width in seconds.
         width: u32,
     },
 }
 
 impl Window {
-    /// Windows of 60 s, which begin with the minutes of UTC.
+    /// Windows of 60 s that start at UTC minutes.
     pub const MINUTE: Self = Self::new(NonZeroU32::new(60).expect("not 0"));
-    /// Windows of 3,600 s, which begin with the hours of UTC.
+    /// Windows of 3,600 s that start at UTC hours.
     pub const HOUR: Self = Self::new(NonZeroU32::new(3600).expect("not 0"));
-    /// Windows of 86,400 s, which begin at midnight UTC.
+    /// Windows of 86,400 s that start at midnight UTC.
     pub const DAY: Self = Self::new(NonZeroU32::new(86_400).expect("not 0"));
 
-    /// Creates windows of this many seconds, which begin at its multiples.
+    /// Creates windows of this width in seconds, which start at multiples of the width.
     #[must_use]
     pub const fn new(width: NonZeroU32) -> Self {
         Self(Precision::new(width))
     }
 
-    /// Moves the beginning of each window later by this many seconds.
+    /// Shifts the start of each window by this number of seconds.
     ///
     /// # Errors
-    /// Fails when the offset is not less than the width.
+    /// Fails if the offset is not less than the width.
     pub fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
         let width = self.as_seconds();
         if offset < width {
@@ -80,10 +80,9 @@ impl Window {
         self.0.offset()
     }
 
-    /// Returns the window of an instant, from its first second to the first one after it.
+    /// Returns the window that contains `at`.
     ///
-    /// A window that would begin before [`Timestamp::MIN`] or end after [`Timestamp::MAX`] begins or ends
-    /// there.
+    /// Windows are clamped to [`Timestamp::MIN`] and [`Timestamp::MAX`].
     #[must_use]
     pub const fn span(self, at: Timestamp) -> Range<Timestamp> {
         let bucket = self.0.bucket(at);
@@ -92,7 +91,7 @@ impl Window {
 }
 
 impl From<Precision> for Window {
-    /// Creates windows that are the buckets of a precision.
+    /// Uses the buckets of a precision as windows.
     fn from(precision: Precision) -> Self {
         Self(precision)
     }

@@ -13,23 +13,24 @@ use crate::time::Timestamp;
 use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::visitor::VisitorId;
 
-/// Windows in the memory of the process.
+/// In-memory windows.
 ///
-/// They are spread over some locks, so that no call waits for long: neither for others nor for a table that grows.
+/// The windows are sharded over multiple locks to limit the time a call waits for other calls or for a
+/// growing table.
 #[derive(Debug)]
 pub(crate) struct MemoryWindows {
     hasher: RandomState,
     parts: [Mutex<Windows>; PARTS],
-    /// Only consulted if a window has expired by the clock of the process.
+    /// Only used if a window has expired according to the process clock.
     clock: Mutex<ExpiryClock>,
 }
 
-/// The windows under one lock. Some of them have expired, and are removed by the calls to come.
+/// The windows of a lock. Expired windows will be removed by subsequent calls.
 #[derive(Debug, Default)]
 struct Windows {
     counted: HashMap<Name, Counted, RandomState>,
     expiring: BTreeMap<Timestamp, Vec<Name>>,
-    /// The number of tokens in all windows.
+    /// Total number of tokens in all windows.
     tokens: usize,
 }
 
@@ -43,9 +44,10 @@ struct Counted {
 type Name = (Arc<str>, u32, Timestamp);
 
 const PARTS: usize = 16;
-/// The number of windows and tokens under one lock: 524,288 in all, which take about 150 MB.
+/// Maximum number of windows and tokens per lock. The total of 524,288 takes about 150 MB.
 const MAX_ENTRIES: usize = 32_768;
-/// The number of expired windows that one call removes: more than it adds, so that they do not accumulate.
+/// Maximum number of expired windows to remove per call. This must be more than a call adds, so that they
+/// don't accumulate.
 const MAX_REMOVED: usize = 32;
 
 impl Default for MemoryWindows {
@@ -55,7 +57,7 @@ impl Default for MemoryWindows {
 }
 
 impl MemoryWindows {
-    /// Creates an empty store, at a time that is trusted.
+    /// Creates an empty store with a trusted time.
     fn since(trusted: Timestamp) -> Self {
         Self {
             hasher: RandomState::default(),
@@ -64,7 +66,7 @@ impl MemoryWindows {
         }
     }
 
-    /// Locks the windows of this counter, and removes some that have expired.
+    /// Locks the windows of this counter and removes some expired windows.
     fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
         let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
         let mut windows = self.parts[part].lock().expect("nothing panics under this lock");
@@ -183,7 +185,7 @@ impl Windows {
         self.expiring.first_key_value().is_some_and(|(expiry, _)| *expiry <= now)
     }
 
-    /// Removes some windows that have expired.
+    /// Removes some expired windows.
     fn clean(&mut self, expiry: Expiry) {
         for expired in expiry.expired() {
             for _ in 0..MAX_REMOVED {
@@ -194,9 +196,9 @@ impl Windows {
         }
     }
 
-    /// Removes a window that has expired, or an expiry without windows; returns whether there was one.
+    /// Removes an expired window or an empty expiry entry. Returns `false` if there is nothing to remove.
     fn remove_one(&mut self, expired: Expired) -> bool {
-        // Windows that began after a jump of the clock expire after those that began before it.
+        // Windows that started after a clock jump expire after those that started before the jump.
         let last = match expired.begin_after {
             None => self.expiring.first_key_value(),
             Some(_) => self.expiring.range(..=expired.at).next_back(),
@@ -237,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// A counter in a window that lasts for so many seconds from now on.
+    /// A counter in a window that expires in this number of seconds.
     fn key(counter: u64, seconds: u64) -> WindowKey {
         let now = Timestamp::now();
         let (start, expiry) = (now.minus(10), now.plus(seconds));
@@ -303,7 +305,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumped_ahead_and_back_removes_no_window() {
         let (day, now) = (86_400, Timestamp::now());
-        // The same as if the clock had jumped by 200 days since the store was created.
+        // Equivalent to a clock jump of 200 days since the store was created.
         let before = now.minus(200 * day);
         let windows = MemoryWindows::since(before);
         let window = |counter: u64, start: Timestamp| WindowKey {
@@ -312,7 +314,8 @@ mod tests {
             open: Timestamp::MIN..Timestamp::MAX,
             ..key(counter, 60)
         };
-        // Half of the windows began before the jump; a few calls remove what expired after it.
+        // Half of the windows started before the jump. A few calls should remove the windows that expired
+        // after the jump.
         for counter in 0..2000 {
             add(&windows, window(counter, before)).expect("there is room");
             add(&windows, window(counter, now.minus(120))).expect("there is room");
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(part(&windows, before), 2000, "the clock may return to them");
         assert!(part(&windows, now.minus(120)) < 100, "windows of the time after the jump do not accumulate");
         assert_eq!(part(&windows, now), 200);
-        // The clock returns.
+        // The clock jumps back.
         let names = &window(7, before);
         let counted = windows.windows(names, before).count(names, before);
         assert_eq!(counted, 1);

@@ -1,4 +1,4 @@
-//! Window counters in Redis: each window of a counter is a key of its own, with an expiry.
+//! Window counters in Redis: each window of a counter has a separate key with an expiry.
 
 mod without_scripts;
 
@@ -20,10 +20,10 @@ use crate::redis::{
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 
-/// The number of counters that one call adds to, or reads: 1 to 3 ms of the server's time.
+/// Maximum number of counters per call, which takes 1 to 3 ms of server time.
 const KEYS: usize = 1000;
 
-/// The windows of one namespace.
+/// Window counters of a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisWindows {
     client: Arc<Client>,
@@ -42,7 +42,7 @@ impl RedisWindows {
         }
     }
 
-    /// Returns the prefix of the keys of the shard that has this window.
+    /// Returns the key prefix of the shard that holds this window.
     fn prefix(&self, key: &WindowKey) -> &Prefix {
         self.client.prefix_of(key.place())
     }
@@ -59,7 +59,7 @@ impl WindowStore for RedisWindows {
 
     fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(
-            // A token counts once however often it is sent, so this may be repeated after any failure.
+            // Tokens are deduplicated, so this can be retried on any failure.
             retried(it_may_pass, move || add_once(self, key, token)),
         )
     }
@@ -128,7 +128,7 @@ async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Re
     let without_scripts = without_scripts::add_within(&store.client, counter, addition, limit);
     let without_scripts = without_scripts
         .map_ok(|Acquired { is_added, count, now }| (u64::from(is_added), count, now.as_unix()));
-    // What the script says is judged after it is known that it ran.
+    // We evaluate the result here because `scripted` first needs to know that the script ran.
     let (answer, count, now) = store.client.scripted(by_script, without_scripts).await?;
     let now = Timestamp::from_unix(now);
     match answer {
@@ -149,7 +149,7 @@ async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Re
     };
     let without_scripts = without_scripts::add_once(&store.client, counter, tokens, key, token.clone());
     let without_scripts = without_scripts.map_ok(|(is_new, count)| (u64::from(is_new), count));
-    // What the script says is judged after it is known that it ran.
+    // We evaluate the result here because `scripted` first needs to know that the script ran.
     match store.client.scripted(by_script, without_scripts).await? {
         (answer @ (0 | 1), count) => Ok((answer == 1, count)),
         (_, now) => Err(closed(Timestamp::from_unix(now))),
@@ -174,25 +174,25 @@ async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Ve
     Ok(counts)
 }
 
-/// String: the count of one window.
+/// Returns the key of a window count, which is a string.
 fn count_key(prefix: &Prefix, key: &WindowKey) -> String {
     let WindowKey { counter, width, start, .. } = key;
     format!("{prefix}window:{width}:{counter}:{start}")
 }
 
-/// Set: the tokens that were counted in one window.
+/// Returns the key of a set with all tokens counted in a window.
 fn tokens_key(prefix: &Prefix, key: &WindowKey) -> String {
     format!("{}:tokens", count_key(prefix, key))
 }
 
-/// Adds the expiry of a key, and the bounds on the server's clock.
+/// Adds the key expiry and the bounds on the server time.
 fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.expiry);
     call.number(key.open.start);
     call.number(key.open.end);
 }
 
-/// Returns a count, or the reason why there is none.
+/// Parses a count or an error.
 fn count(answer: &Value) -> Result<u64, Error> {
     if let Some(count) = answer.as_u64() {
         return Ok(count);
@@ -208,7 +208,7 @@ fn closed(now: Timestamp) -> Error {
     Error::new(ErrorKind::WindowClosed { now })
 }
 
-/// Converts an error that a server returned for one command of several: the command did nothing.
+/// Converts the error of an individual command, which didn't change anything.
 fn refused(words: String) -> Error {
     explain(FredError::new(FredKind::Unknown, words)).of_kind(ErrorKind::Refused)
 }

@@ -6,7 +6,7 @@ use super::interval::Window;
 use super::store::WindowKey;
 use crate::time::Timestamp;
 
-/// The settings by which dimensions and an instant become a key.
+/// Settings to derive the key of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) window: Window,
@@ -15,8 +15,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Returns the key of the window of an instant, which is open for counting while the window is kept, and
-    /// for as long before it.
+    /// Returns the key of the window that contains `at`. It is open for counting while the window is
+    /// retained, and for the same duration before the window.
     pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
         let group = self.group.as_deref().and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
@@ -27,13 +27,12 @@ impl Settings {
         WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
     }
 
-    /// Returns the key of the window that is taken for the current one, which is open for counting while it
-    /// is.
+    /// Returns the key of the window that should be current. It is only open for counting during this window.
     pub(super) fn now(&self, dimensions: &Dimensions, now: Timestamp) -> WindowKey {
         WindowKey { open: self.window.span(now), ..self.at(dimensions, now) }
     }
 
-    /// Returns the keys of all windows that are kept, ascending.
+    /// Returns the keys of all retained windows in ascending order.
     pub(super) fn keys(&self, dimensions: &Dimensions, now: Timestamp) -> Vec<WindowKey> {
         let width = u64::from(self.window.as_seconds());
         let current = self.window.span(now).start.as_unix();

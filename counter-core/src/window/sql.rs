@@ -1,7 +1,7 @@
-//! Window counters in a SQL database: each window of a counter is a row, with an expiry.
+//! Window counters in a SQL database: each window of a counter is a row with an expiry.
 //!
-//! The clock is the database's, in every statement. A row that has expired is as good as deleted: what reads leaves it
-//! out, and what writes begins it anew.
+//! All statements use the database clock. Expired rows are treated as deleted: reads ignore them, and writes
+//! reset them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,44 +15,44 @@ use crate::sql::{Class, Database, Failure, Session, Value};
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 
-/// The number of counters that one transaction adds to.
+/// Maximum number of counters per transaction.
 const KEYS: usize = 1000;
 
-/// The longest text of a counter, in bytes: what an index takes.
+/// Maximum counter length in bytes, limited by the index.
 const LONGEST: usize = 2000;
 
-/// The seconds between two looks for rows that have expired.
+/// Cleanup interval in seconds.
 const PAUSE: u64 = 60;
 
-/// The condition that names a row, except for its expiry.
+/// Condition to select a row, without the expiry.
 const ROW: &str = "counter = ? AND width = ? AND start = ?";
 
-/// The windows of one database.
+/// Window counters of a database.
 #[derive(Debug)]
 pub(crate) struct SqlWindows {
     database: Arc<Database>,
-    /// The time from which on a call also removes what has expired.
+    /// Time of the next cleanup.
     clean_at: AtomicU64,
 }
 
-/// An addition that the database can take.
+/// An addition within the database limits.
 #[derive(Clone, Copy, Debug)]
 struct Add<'a> {
     key: &'a WindowKey,
     amount: i64,
 }
 
-/// A row as an addition left it.
+/// A row after an addition.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: i64,
     count: u64,
     expiry: i64,
-    /// The time of the database's clock.
+    /// Database time.
     now: Timestamp,
 }
 
-/// The result of adding to one counter, or the error if its window is closed.
+/// The result of an addition, or an error if the window is closed.
 type Decided<T> = Result<T, Error>;
 
 impl SqlWindows {
@@ -60,13 +60,13 @@ impl SqlWindows {
         Self { database, clean_at: AtomicU64::new(0) }
     }
 
-    /// Removes what has expired, once a minute, and at once as long as there is more. What fails is left to a later
-    /// call.
+    /// Removes expired rows once per minute, or immediately if there are more. Failures are retried by a
+    /// later call.
     async fn clean(&self) {
         let now = Timestamp::now().as_unix();
         let due = self.clean_at.load(Ordering::Relaxed);
         let next = now + PAUSE;
-        // A clock that was set back makes nobody wait.
+        // Clean up immediately if the clock was set back.
         if now < due && due <= next
             || self.clean_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
@@ -138,11 +138,11 @@ async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Erro
             Err(error) => answers[place] = Some(Err(error)),
         }
     }
-    // In one order, so that two transactions cannot wait for each other in a circle.
+    // Sort the rows to avoid a deadlock with other transactions.
     adds.sort_by_key(|(_, add)| row_of(add.key));
     let together = || async {
         match add_all(store, &adds).await {
-            // One sum leaves the range, and the statement does not tell which.
+            // A sum is out of range, but the statement doesn't report which.
             Err(failure) if failure.class() == Some(Class::OutOfRange) && adds.len() > 1 => Ok(None),
             added => added.map(Some),
         }
@@ -166,7 +166,7 @@ async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Erro
     answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
 }
 
-/// Adds in one transaction to all counters whose window is open; returns an answer for each.
+/// Adds to all open counters in a single transaction, and returns a result for each counter.
 async fn add_all(
     store: &SqlWindows,
     adds: &[(usize, Add<'_>)],
@@ -177,7 +177,8 @@ async fn add_all(
     while !open.is_empty() {
         let mut session = store.database.begin().await?;
         let (mut counts, mut now) = (Vec::with_capacity(open.len()), Timestamp::MIN);
-        // A statement changes a row once, so each of several additions to one row has a statement of its own.
+        // A statement can only change a row once, so multiple additions to the same row need separate
+        // statements.
         let mut left = open.clone();
         while !left.is_empty() {
             let mut later = Vec::new();
@@ -206,7 +207,7 @@ async fn add_all(
             }
         });
         if open.len() < before {
-            // Once more, without what is closed.
+            // Retry without the closed windows.
             session.roll_back().await?;
             continue;
         }
@@ -218,7 +219,7 @@ async fn add_all(
 }
 
 async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Decided<Acquired>, Failure> {
-    // What is beyond the limit already is told without a write: a window's count does not fall.
+    // If the limit is already exceeded, we don't need to write: counts never decrease.
     let mut session = store.database.reader().await?;
     let (now, found) = look(&mut session, store.database.dialect(), add.key).await?;
     session.end();
@@ -269,7 +270,7 @@ async fn add_once(
         session.roll_back().await?;
         return Ok(Err(closed));
     }
-    // The transaction holds the row, so nobody else adds a token to this window.
+    // The transaction locks the row, so tokens can't be added to this window concurrently.
     if is_known(&mut session, dialect, row.id, token).await? {
         session.roll_back().await?;
         return Ok(Ok((false, row.count.saturating_sub(1))));
@@ -281,14 +282,14 @@ async fn add_once(
         "window_id, token",
         &[("expiry", "{new}")],
     );
-    // The expiry of the row, which another instance may have made, that keeps its windows for another time.
+    // Use the expiry of the row: it may have been created by an instance with a different retention.
     let values = [Value::Int(row.id), Value::Bytes(token.as_bytes()), Value::Int(row.expiry)];
     session.execute(&text, &values).await?;
     session.commit().await?;
     Ok(Ok((true, row.count)))
 }
 
-/// Reads the time of the database's clock, and the number of a row with its count.
+/// Reads the database time, and the id and count of a row.
 async fn look(
     session: &mut Session,
     dialect: &Dialect,
@@ -327,8 +328,8 @@ async fn upsert_one(session: &mut Session, dialect: &Dialect, add: Add<'_>) -> R
     Ok(rows[0])
 }
 
-/// Adds to different rows, and holds them until the transaction ends; returns them in their order. A row that has
-/// expired begins anew, and any other keeps its expiry.
+/// Adds to distinct rows and locks them until the end of the transaction. Rows are returned in order. Expired
+/// rows are reset, and all other rows keep the expiry.
 async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> Result<Vec<Row>, Failure> {
     let now = dialect.now;
     let if_kept = |kept: &str| format!("CASE WHEN access_window.expiry > {now} THEN {kept} ELSE {{new}} END");
@@ -337,7 +338,7 @@ async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> R
         "counter, width, start, hits, expiry",
         &format!("VALUES {}(?, ?, ?, ?, ?)", "(?, ?, ?, ?, ?), ".repeat(adds.len() - 1)),
         "counter, width, start",
-        // In this order, for MariaDB compares the second with what the first has left.
+        // The order matters: MariaDB evaluates the second expression after the first assignment.
         &[("hits", &if_kept("{old} + {new}")), ("expiry", &if_kept("{old}"))],
     );
     let text = format!("{text} RETURNING counter, width, start, id, hits, expiry, {now}");
@@ -359,7 +360,7 @@ async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> R
     adds.iter().map(row).collect()
 }
 
-/// Reads the counts of several windows of one counter.
+/// Reads the counts of multiple windows of a counter.
 async fn counts_of(store: &SqlWindows, keys: &[WindowKey]) -> Result<Vec<u64>, Error> {
     let dialect = store.database.dialect();
     let text = format!(
@@ -386,12 +387,12 @@ impl<'a> Add<'a> {
     }
 }
 
-/// Returns what is different for each row.
+/// Returns the unique columns of a row.
 fn row_of(key: &WindowKey) -> (&str, i64, i64) {
     (&key.counter, key.width.into(), unix(key.start))
 }
 
-/// Returns the values of [`ROW`].
+/// Returns the values for [`ROW`].
 fn named(key: &WindowKey) -> [Value<'_>; 3] {
     let (counter, width, start) = row_of(key);
     [Value::Text(counter), Value::Int(width), Value::Int(start)]

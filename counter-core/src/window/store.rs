@@ -9,52 +9,53 @@ use crate::family::shard::Shards;
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 
-/// A place where windows are counted, shared by many instances: each window of a counter has a key.
+/// A store for window counters that is shared by all instances. Each window of a counter has a key.
 ///
-/// The stores of this crate are handles, which are cheap to clone. The store itself bounds the time of every call.
+/// The stores of this crate are handles that are cheap to clone. The store must limit the duration of every
+/// call.
 ///
-/// The store's clock decides, and not the clocks of its callers. A count exists until the expiry of its key,
-/// which the first call that counts under the key sets, once. Nothing is counted while the clock is not
-/// within [`WindowKey::open`].
+/// Only the store clock is used, not the clocks of the callers. A count exists until the expiry of its key,
+/// which is set by the call that creates the key and never changes. The store must not count anything when
+/// its clock is outside of [`WindowKey::open`].
 ///
 /// # Errors
 ///
-/// Methods return [`WindowClosed`](crate::ErrorKind::WindowClosed) when the store's clock is not within
-/// [`WindowKey::open`]; nothing was counted then. They return [`Refused`](crate::ErrorKind::Refused) when it
-/// is known that nothing was counted, also after the attempts that the store makes itself, and
-/// [`Unavailable`](crate::ErrorKind::Unavailable) when it may or may not have been counted.
+/// Methods return [`WindowClosed`](crate::ErrorKind::WindowClosed) if the store clock is outside of
+/// [`WindowKey::open`], and the call then doesn't have any effect. They return
+/// [`Rejected`](crate::ErrorKind::Rejected) if the call failed without any effect even after the retries of
+/// the store, and [`Unavailable`](crate::ErrorKind::Unavailable) if it may or may not have been counted.
 ///
 /// # Cancel safety
 ///
-/// A call that is dropped may still count.
+/// If the future is dropped, the call may still be counted.
 pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
-    /// Adds to some counters, at once where they are kept together; returns the new count of each, in their
-    /// order.
+    /// Adds to multiple counters, using a single call for counters that are placed together. Returns the new
+    /// counts in order.
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
 
-    /// Adds 1 if this token was not there in this window; returns whether it was added, and the new count.
-    /// Called again with the same token, it adds nothing.
+    /// Adds 1 unless the token is already in this window. Returns `true` if it was added, and the new count.
+    /// This must be idempotent for the same token.
     fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
 
-    /// Adds if the count does not exceed `limit` then.
+    /// Adds the amount if the new count is within `limit`.
     fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired>;
 
-    /// Returns the counts of these counters, in their order; 0 for those that do not exist.
+    /// Returns the counts in order, or 0 for counters that don't exist.
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
 
-    /// Returns whether [`add_within`](Self::add_within) is there when it is polled for the first time, as that of a store in
-    /// memory is; not by default.
+    /// Returns `true` if [`add_within`](Self::add_within) always completes on the first poll, like for an
+    /// in-memory store. The default is `false`.
     fn is_immediate(&self) -> bool {
         false
     }
 
-    /// Returns the number of parts that answer independently of each other: a key belongs to the shard
-    /// [of](Shards::of) its [place](WindowKey::place). By default the store is not split.
+    /// Returns the number of shards, which fail independently. A key belongs to the shard [of](Shards::of)
+    /// the [shard key](WindowKey::shard_key). By default, the store is not sharded.
     fn shards(&self) -> Shards {
         Shards::ONE
     }
 
-    /// Returns the time of the clock of the shard that has this key; by default the clock of the process.
+    /// Returns the clock time of the shard that holds this key. By default, this is the process clock.
     fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
         let _ = key;
         Box::pin(std::future::ready(Ok(Timestamp::now())))
@@ -71,30 +72,30 @@ for_handles!(WindowStore {
     fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
 });
 
-/// A counter in one window, as a store knows it.
+/// A counter in a window, as used by stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowKey {
-    /// The counter: a text of printable ASCII without braces or colons, different for each counter.
+    /// Unique counter text: printable ASCII without braces or colons.
     pub counter: Arc<str>,
-    /// The text that decides on the shard, where that is not the counter: keys with the same text are kept
+    /// Text that determines the shard, if this is not the counter: keys with the same text are placed
     /// together.
     pub group: Option<Arc<str>>,
-    /// The width of the window in seconds.
+    /// Window width in seconds.
     pub width: u32,
-    /// The first second of the window.
+    /// Start of the window.
     pub start: Timestamp,
-    /// The time at which the count may be forgotten.
+    /// Time at which the count can be removed.
     pub expiry: Timestamp,
-    /// The range that the store's clock has to be in for anything to be counted.
+    /// Range of the store clock in which the window is open for counting.
     pub open: Range<Timestamp>,
 }
 
 /// An amount to add to a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// The counter and its window.
+    /// Counter and window.
     pub key: WindowKey,
-    /// The amount, at least 1.
+    /// Amount, at least 1.
     pub amount: u64,
 }
 
@@ -103,19 +104,19 @@ pub struct Addition {
 pub struct Acquired {
     /// True if the amount was added.
     pub is_added: bool,
-    /// The count, including the amount if it was added.
+    /// Count, including the amount if it was added.
     pub count: u64,
-    /// The time of the store's clock.
+    /// Store time.
     pub now: Timestamp,
 }
 
 impl WindowKey {
-    /// Returns an error if `now`, the time of the store's clock, is not within [`open`](Self::open).
+    /// Returns an error if `now`, the store time, is not within [`open`](Self::open).
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Error> {
         if self.open.contains(&now) { Ok(()) } else { Err(Error::new(ErrorKind::WindowClosed { now })) }
     }
 
-    /// Returns the text that decides on the shard.
+    /// Returns the text that determines the shard.
     #[must_use]
     pub fn place(&self) -> &str {
         self.group.as_deref().unwrap_or(&self.counter)

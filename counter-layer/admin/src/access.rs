@@ -1,4 +1,4 @@
-//! Access to the router: credentials, limits on guesses, sessions and links.
+//! Access control: credentials, limits on guesses, sessions and links.
 
 pub(crate) mod headers;
 mod origin;

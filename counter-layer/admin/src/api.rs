@@ -1,4 +1,4 @@
-//! The numbers for programs: one file for each route, with its path, its handler and its description.
+//! The JSON API. Each file contains the path, the handler and the description of one route.
 
 mod response;
 mod mark;

@@ -1,4 +1,4 @@
-//! The pages for people: complete as they are served, and kept up to date by a small script.
+//! The HTML pages. These are complete when served, and a small script will keep them up to date.
 
 pub(crate) mod format;
 mod chart;

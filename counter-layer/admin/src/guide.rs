@@ -1,25 +1,25 @@
-//! The admin router in an application: mounting, proxies, hits from other programs, archives, alerts, notes, links, sessions
-//! and time zones.
+//! How to use the admin router: mounting, proxies, hits from other programs, archives, alerts, notes, links,
+//! sessions and time zones.
 //!
 //! # Where to mount it
 //!
-//! [`router`](crate::router) creates an axum router, which detects the path at which it is mounted:
+//! [`router`](crate::router) creates an axum router. You can mount it at any path, which will be detected:
 //!
-//! | mounted by | first page |
+//! | mounted by | dashboard |
 //! |---|---|
 //! | `app.nest_service("/admin/stats", admin)` | `/admin/stats` and `/admin/stats/` |
-//! | `app.nest("/admin/stats", admin)` | `/admin/stats`; axum does not route paths with a trailing slash to a nested router |
-//! | `app.merge(admin)` | `/`, if `app` has neither that path nor a fallback |
-//! | `axum::serve(listener, admin)` | `/`, on a port of its own |
+//! | `app.nest("/admin/stats", admin)` | `/admin/stats`; axum does not route a trailing slash to a nested router |
+//! | `app.merge(admin)` | `/`, if `app` does not have this path or a fallback |
+//! | `axum::serve(listener, admin)` | `/`, on a separate port |
 //!
-//! It is a Tower service over `Request<Body>` and works without a framework: `examples/hyper.rs` of `example-app` serves it on
-//! the same port as pages that use hyper only.
+//! The router is a Tower service over `Request<Body>`, so you can also use it without a framework:
+//! `examples/hyper.rs` in `example-app` serves it on the same port as pages that only use hyper.
 //!
 //! # Behind a proxy that removes a part of the path
 //!
-//! Links, redirects and the path of the session cookie begin with the path at which the router is mounted. A proxy can serve
-//! the router elsewhere: if a client requests `/stats/api`, the proxy requests `/admin/stats/api` or `/api`. In this case,
-//! configure the path at which clients find the router:
+//! Links, redirects and the path of the session cookie include the path at which the router is mounted.
+//! However, a proxy may serve the router at a different path, e.g. translate `/stats/api` to
+//! `/admin/stats/api` or `/api`. In this case, you need to configure the path that clients use:
 //!
 //! ```
 //! use axum::Router;
@@ -46,8 +46,9 @@
 //! # }
 //! ```
 //!
-//! nginx forwards the rest of a path if `proxy_pass` has a path. Forward the original host with its port; otherwise logins and
-//! logouts are refused as requests of another site. Turn buffering off, so that live events arrive immediately:
+//! nginx replaces the prefix if `proxy_pass` has a path. You must forward the original host with the port,
+//! because otherwise logins and logouts will be rejected as cross-origin requests. You should also turn
+//! buffering off, so that live events arrive immediately:
 //!
 //! ```nginx
 //! location /stats/ {
@@ -60,7 +61,7 @@
 //! }
 //! ```
 //!
-//! Caddy does the same with `handle_path`, and forwards the host by default:
+//! In Caddy, use `handle_path`. This will forward the host by default:
 //!
 //! ```text
 //! handle_path /stats* {
@@ -71,11 +72,12 @@
 //! }
 //! ```
 //!
-//! If the proxy knows the path, use [`Access::forwarded_prefix`](crate::Access::forwarded_prefix), which reads it from
-//! `X-Forwarded-Prefix`. The value is prepended to the path at which the application mounts the router, so the proxy must
-//! request that path: `/` if the router has its own port, as with `proxy_pass http://127.0.0.1:9000/`. The header is used only
-//! if it comes from a proxy that [`Access::clients`](crate::Access::clients) trusts, and only if it is a path without a host.
-//! These proxies must set or remove the header in every request:
+//! If the proxy sends the path in `X-Forwarded-Prefix`, you can use
+//! [`Access::forwarded_prefix`](crate::Access::forwarded_prefix) instead. The value will be prepended to the
+//! path at which the application mounts the router, so the proxy must request this path, e.g. `/` if the
+//! router uses a separate port, as with `proxy_pass http://127.0.0.1:9000/`. The header is only used if the
+//! request comes from a proxy that [`Access::clients`](crate::Access::clients) trusts, and if the value is a
+//! path without a host. These proxies must set or remove the header in all requests:
 //!
 //! ```
 //! use axum::Router;
@@ -104,14 +106,16 @@
 //! # }
 //! ```
 //!
-//! Two more settings of [`Access`](crate::Access) matter behind a proxy: [`clients`](crate::Access::clients), because otherwise
-//! all clients share one budget of wrong guesses, and [`secure_cookie`](crate::Access::secure_cookie), if the proxy terminates
-//! TLS. You do not need the latter if the proxy sets `X-Forwarded-Proto` and `clients` trusts it.
+//! Behind a proxy, you should also set [`clients`](crate::Access::clients), because otherwise all clients
+//! will share the budget of wrong guesses. If the proxy terminates TLS, you also need
+//! [`secure_cookie`](crate::Access::secure_cookie), unless the proxy sets `X-Forwarded-Proto` and `clients`
+//! trusts it.
 //!
 //! # Hits from other programs
 //!
-//! Programs in other languages can send hits to `/api/hits` if [`Options::hits`](crate::Options::hits) (feature `hits`) has
-//! opened the path and [`Access::may_record`](crate::Access::may_record) grants the right:
+//! Programs in other languages can send hits to `/api/hits`. You need to enable this path with
+//! [`Options::hits`](crate::Options::hits) (feature `hits`), and to grant the right with
+//! [`Access::may_record`](crate::Access::may_record):
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' \
@@ -121,23 +125,26 @@
 //! END
 //! ```
 //!
-//! The body is NDJSON: one record per line, up to 1,000 records and 1 MiB. An invalid line does not affect the others: the
-//! response contains its number and the reason, and `access_counter_malformed_records_total` at `/metrics` counts invalid
-//! lines by reason. The records are the same as in a Kafka topic. A record names a counter, or it describes a request, which
-//! passes through the rules, the identity and the facets of the layer. A counter that the layer feeds, such as `hits` or
-//! `label:device:tv`, is refused with the reason `fields`. Records can create counters for half of the slots that were free
-//! when the router was created; more names count under `(other)`, so that producers cannot use up the counters of pages. The
-//! producer and the number are in the address, so the server knows the request before it reads the body.
+//! The body is NDJSON, with a record per line, up to 1,000 records or 1 MiB. If a line is invalid, the
+//! response contains the line number and the reason, but the remaining lines will still be counted.
+//! `access_counter_malformed_records_total` at `/metrics` counts invalid lines by reason. The record format
+//! is the same as for Kafka topics. A record contains either a counter name, or a request, which passes
+//! through the rules, the identity and the facets of the layer. Counters of the layer, such as `hits` or
+//! `label:device:tv`, are rejected with the reason `fields`. Records can only create new counters in half of
+//! the slots that are free when the router is created, so that producers can't use up the page counters.
+//! Additional names count under `(other)`. The producer and the number are in the URL, so that the server can
+//! identify the request without reading the body.
 //!
-//! A producer numbers its requests: 1, 2, 3 and so on. The server responds when the store has the hits. If a client receives
-//! no response, it should repeat the request, to any instance, until it receives one. The request counts once.
+//! Producers must number the requests: 1, 2, 3 and so on. The server will respond when the hits are stored.
+//! If a client does not receive a response, it should retry the request, on any instance. The request will be
+//! counted exactly once.
 //!
 //! | response | meaning | next step |
 //! |---|---|---|
-//! | 200 | this attempt or an earlier one was counted | send the next request |
-//! | 409 | an earlier request is missing; `number` is the last request that was counted | continue with `number` + 1 |
+//! | 200 | the request is counted, by this or an earlier attempt | send the next request |
+//! | 409 | an earlier request is missing; `number` is the latest counted request | continue with `number` + 1 |
 //! | 413, 415, 400 | too many bytes or records, an encoding, or an invalid parameter | change the request |
-//! | 503, other, none | the request may or may not have been counted | repeat it with the same records |
+//! | anything else | the request may or may not have been counted | retry it with the same records |
 //!
 //! A client in Python, without packages:
 //!
@@ -165,26 +172,28 @@
 //! print(send("shop-1", 1, [{"counter": "signups", "at": int(time.time())}]))
 //! ```
 //!
-//! A producer is one program at a time, which keeps its number and the requests without a response in memory or on disk. A
-//! program that keeps nothing across restarts should begin at 1 with a new name each time, for example its host and its start
-//! time. `GET /api/hits?producer=shop-1` returns the number of the last request that was counted.
+//! Only one program at a time can use a producer name. It must keep the number and any requests without a
+//! response, either in memory or on disk. If a program can't keep state across restarts, it should use a new
+//! name after a restart, e.g. the host and the start time, and start at 1. `GET /api/hits?producer=shop-1`
+//! returns the number of the latest counted request.
 //!
-//! If the store returns to an older state, for example after a failover, a producer receives an older number. If it keeps the
-//! requests of the last minute, it can send them again, and nothing is lost. Otherwise it should send the missing numbers
-//! without records.
+//! If the store returns to an older state, e.g. after a failover, the producer will receive an older number.
+//! You won't lose hits if the producer keeps the requests of the past minute in order to resend these.
+//! Otherwise, it should send empty requests for the missing numbers.
 //!
-//! The store keeps the number for 90 days after the last request that was counted, by its own clock, or for as long as
-//! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later receives a 409 with
-//! `number` 0, and begins at 1. Records that are older than this period minus two days are `expired` and not counted, so that
-//! a request that was counted and forgotten does not count twice. The response contains the number of hits that the request
-//! added: `applied`, `expired`, and `ahead` for hits that are refused because their time is more than 25 hours ahead of the
-//! clock of the store.
+//! The store remembers the number for 90 days (by the store clock) since the latest counted request, or for
+//! the period set with [`Sources::keep_for`](counter_core::source::Sources::keep_for). After this, a producer
+//! will receive a 409 with `number` 0, and must start at 1. Records older than this period minus two days are
+//! `expired` and not counted, because the store might already have forgotten that they are counted. The
+//! response contains the number of added hits: `applied`, `expired`, and `ahead` for hits that are rejected
+//! because the time is more than 25 hours ahead of the store clock.
 //!
 //! # An audit of the archive
 //!
-//! If the store is an [`Archive`](counter_core::archive::Archive), its two stores should agree about every closed hour and day.
-//! An [`Auditor`](counter_core::archive::Auditor) in the process compares them every hour, and the dashboard, `/metrics` and
-//! `/api/health` report differences. [`Options::archive`](crate::Options::archive) makes the last audit available:
+//! In an [`Archive`](counter_core::archive::Archive), both stores should contain the same closed hours and
+//! days. An [`Auditor`](counter_core::archive::Auditor) in the process compares these every hour, and the
+//! dashboard, `/metrics` and `/api/health` report differences. If you set
+//! [`Options::archive`](crate::Options::archive), you can also read the latest audit:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/audit
@@ -195,22 +204,24 @@
 //!   "differences": [{"kind": "counts", "counter": "/", "precision": 3600, "start": 1763690400, "near": 0, "far": 31}]}}
 //! ```
 //!
-//! With a `POST`, clients that [may repair](crate::Access::may_repair) run an audit now. After Redis has lost its data, the
-//! following request restores closed hours and days; hits that arrive in the meantime are added to them:
+//! Clients that [may repair](crate::Access::may_repair) can use a `POST` to run an audit immediately. If
+//! Redis has lost data, this request restores closed hours and days, and adds the hits that arrived in the
+//! meantime:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/audit?right=far'
 //! ```
 //!
-//! With `right=near` the archive is corrected from the near store, for example after its tables were edited, even if the near
-//! store has less. The response describes the stores before the repair; a second audit shows that they agree. A process runs
-//! one such audit at a time, and refuses others with a 409. The response is sent when everything is compared, which takes
-//! minutes for 10,000 counters. If the client disconnects, the audit ends; repairs up to this point remain.
+//! With `right=near` the archive is overwritten from the near store, even with smaller values. Use this e.g.
+//! if the tables have been edited. The response describes the stores prior to the repair; you can run a
+//! second audit to check that they are equal. A process runs only one audit at a time, and rejects others
+//! with a 409. The response will be sent when the audit is complete, which takes minutes for 10,000 counters.
+//! If the client disconnects, the audit ends, but repairs up to this point are not undone.
 //!
 //! # Alerts
 //!
-//! [`Options::alerts`](crate::Options::alerts) gives the router the handle of a [`Watch`](counter_alert::Watch). All processes
-//! over the same store return the same state, including those that do not run a watch:
+//! Use [`Options::alerts`](crate::Options::alerts) to pass the handle of a [`Watch`](counter_alert::Watch) to
+//! the router. All processes with the same store return the same state, even if they don't run a watch:
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts
@@ -227,57 +238,59 @@
 //!     "expected": null, "band": null, "model": null, "error": null}]}]}
 //! ```
 //!
-//! `buckets` are the buckets that raised the alert or resolved the last one. `/api/alerts/history` returns the last 500 messages
-//! with their buckets, and whether each message has `arrived`, is `waiting`, was `silenced`, or is `lost` because no receiver
-//! accepted it before 1,000 newer messages. `/metrics` has `access_counter_alert_raised` and `access_counter_alert_silenced`,
-//! which are 1 or 0 for each rule.
+//! `buckets` contains the buckets that raised or resolved the alert. `/api/alerts/history` returns the latest
+//! 500 messages with the buckets and the delivery state: `arrived`, `waiting`, `silenced`, or `lost` if it
+//! was dropped because 1,000 newer messages are waiting. `/metrics` contains `access_counter_alert_raised`
+//! and `access_counter_alert_silenced`, which are either 1 or 0 for a rule.
 //!
-//! Clients that [may silence](crate::Access::may_silence) rules can do so for up to 30 days, for example during maintenance. To
-//! end a silence, set `seconds=0`. They can also send a test message:
+//! Clients that [may silence](crate::Access::may_silence) rules can do so for up to 30 days, e.g. during
+//! maintenance. To end a silence, set `seconds=0`. You can also send a test message:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/silence?rule=errors&seconds=3600'
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts/test
 //! ```
 //!
-//! A silenced rule is still evaluated, but no messages are sent. If the alert is raised when the silence ends, the message is
-//! sent then, unless it was already sent before the silence. The page `/alerts` of the dashboard shows all this, with forms.
+//! A silenced rule is still evaluated, but does not send messages. If the alert is raised when the silence
+//! ends, the message will be sent at this time, unless it was already sent. The dashboard page `/alerts`
+//! shows the same information and has forms for these actions.
 //!
 //! # Notes
 //!
-//! With [`Options::notes`](crate::Options::notes), charts have a vertical line at each note, and the text is below the chart and
-//! in its table, on all instances that share the store. A deployment script can add a note with a token that
-//! [may note](crate::Access::may_note):
+//! If you set [`Options::notes`](crate::Options::notes), charts show notes as vertical lines, with the text
+//! below the chart and in the table, on all instances that share the store. A deployment script can add a
+//! note if the token [may note](crate::Access::may_note):
 //!
 //! ```sh
 //! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/notes \
 //!     --data-urlencode 'text=Version 1.4' --data-urlencode id=deploy-1.4
 //! ```
 //!
-//! With an `id`, a script can repeat the request, and still creates only one note. `at=` is the Unix time of the note; the
-//! default is the current time. On the dashboard, you add notes with a form below the chart, and remove them there; a `DELETE`
-//! with the `id` also removes a note. A note is a line of up to 200 characters. There can be 1,000 notes; more are refused with
-//! a 409.
+//! If a request has an `id`, it can be retried without creating duplicates. Set `at=` to the Unix time of the
+//! note; this defaults to the current time. On the dashboard, you can add and remove notes with a form below
+//! the chart. To remove a note via the API, send a `DELETE` with the `id`. A note is a line of up to 200
+//! characters. If 1,000 notes exist, further notes will be rejected with a 409.
 //!
-//! All clients with access to the dashboard see the notes. A link to one view does not show them, because they were not written
-//! for the people who receive the link.
+//! All clients with access to the dashboard can see the notes. However, a link to a view does not show notes,
+//! because these may be internal.
 //!
 //! # A link to one view
 //!
-//! A session with a [token](crate::Access::bearer) can share its current view: a form below the chart creates a link that is
-//! valid for 1 to 366 days. The link shows this chart to everyone who has it, with the current numbers, and for the page of a
-//! counter also its times and statuses. It shows no other counters and no other time, and does not open the API. It needs no
-//! cookie and no script.
+//! If you are logged in with a [token](crate::Access::bearer), you can share the current view: use the form
+//! below the chart to create a link that is valid for 1 to 366 days. Anyone with the link can see this chart
+//! with current data, and on a counter page also times and statuses. It can't be used to see different
+//! counters or a different period, or to call the API. It does not need cookies or scripts.
 //!
-//! The whole link, including its expiry, is signed with a key that is derived from the token. A link that was changed, has
-//! expired or was revoked is refused with a 403. No instance stores links, so you can only revoke all of them: with a button of
-//! the dashboard, or with another token. Servers and proxies log addresses. A shared page does not send a `Referer` to other
-//! sites, and contains no links to them.
+//! The whole link, including the expiry, is signed with a key derived from the token. Modified, expired or
+//! revoked links are rejected with a 403. Links are not stored, so you can't revoke them individually: to
+//! revoke all links, use a button on the dashboard or change the token. Note that servers and proxies might
+//! log addresses. A shared page does not link to other sites, and will not send a `Referer` to these.
 //!
 //! # Sessions
 //!
-//! A login with the token begins a session, which is valid on all instances with this token. It ends after twelve hours or after
-//! its [lifetime](crate::Access::session_lifetime), if the token changes, or with one of three buttons of the dashboard:
+//! A login with the token starts a session, which is valid on all instances with this token. It ends after
+//! twelve hours or the configured [lifetime](crate::Access::session_lifetime), if the token changes, or via a
+//! button on the dashboard:
 //!
 //! | button | path | ends |
 //! |---|---|---|
@@ -285,27 +298,29 @@
 //! | Sign out everywhere | `POST /logout/everywhere` | all sessions of the token |
 //! | Revoke all share links | `POST /links/revoke` | all links of the token |
 //!
-//! A program can do the same with the token:
+//! You can also do this with the token:
 //!
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/logout/everywhere
 //! ```
 //!
-//! The store keeps revocations in one small document for each token, so they remain valid after a restart. Other instances read
-//! the document every 5 s while they are in use. If the store cannot be read, they use the last known state, and the pages say
-//! so. If a logout cannot be written, it is valid on its own instance and is written when the store is available again. The
-//! other two buttons fail with a 503 in this case, and it is not certain that anything was revoked. Up to 500 sessions are
-//! listed individually; another logout ends all sessions of the token.
+//! Revocations are stored in a small document per token, so they survive restarts. While in use, instances
+//! read this document every 5 s. If the store can't be read, they use the cached state, and the pages show a
+//! warning. If a logout can't be written, it is only valid on this instance, and will be written when the
+//! store is available again. The other buttons fail with a 503 in this case, and the revocation may or may
+//! not have been applied. Up to 500 logouts are listed individually; a further logout will end all sessions
+//! of the token.
 //!
-//! A client with a session or a link can test guesses of the token against the signature. The key is derived by Argon2id with 19
-//! MiB of memory, so each guess takes about 50 ms, and a token must have at least 16 characters. `openssl rand -hex 16` prints a
-//! good one.
+//! Clients with a session or a link can check guesses of the token against the signature. Therefore, the key
+//! is derived by Argon2id with 19 MiB of memory, so that a guess takes about 50 ms, and a token must have at
+//! least 16 characters. You can use `openssl rand -hex 16` to generate a token.
 //!
 //! # Days of a time zone
 //!
-//! The days in the store are 24 hours long and begin at midnight UTC, or at the
-//! [offset](counter_core::Builder::utc_offset) of the site, which is wrong by one hour in summer. With the feature `time-zone`,
-//! the dashboard shows days of a time zone, with 23 hours in spring and 25 hours in autumn:
+//! In the store, days are always 24 hours long and start at midnight UTC, or at midnight with a fixed
+//! [offset](counter_core::Builder::utc_offset), which will be off by an hour in summer. With the feature
+//! `time-zone`, the dashboard can show days in a time zone instead. These have 23 hours in spring and 25
+//! hours in autumn:
 //!
 //! ```
 //! # #[cfg(feature = "time-zone")]
@@ -333,21 +348,23 @@
 //! # fn main() {}
 //! ```
 //!
-//! - A day is the sum of its buckets, of the coarsest precision whose buckets begin with all days of the zone: hours, or quarter
-//!   hours in India and Nepal. There are as many days as there are hours: 400 days of hours, as in this example, take 660 KB in
-//!   Redis for a counter that is always busy. An [archive](counter_core::guide::archive) keeps them for years.
-//! - The visitors of a day are those of the union of its hours, if hours are among the
-//!   [precisions of visitors](counter_core::Builder::visitor_precisions): up to 14.4 KB per hour.
-//! - The salt of visitors changes at the beginning of the days in the store. With the offset of winter time, a visitor before and
-//!   after the first hour of a day in summer counts twice.
-//! - Without a script, the dashboard shows the times of the zone. With the script, it shows the times of the viewer; a button
-//!   switches between them.
-//! - The API and exports return the buckets of the store.
+//! - A day is computed as a sum of smaller buckets. We use the coarsest precision that is aligned to all days
+//!   of the zone: usually hours, but quarter hours in India and Nepal. To show 400 days, you need to retain
+//!   400 days of hours, as in this example. For a counter that is always busy, this will take 660 KB in
+//!   Redis. You can also use an [archive](counter_core::guide::archive) to retain them for years.
+//! - The visitors of a day are computed from the hours. For this, hours must be included in the [visitor
+//!   precisions](counter_core::Builder::visitor_precisions), which takes up to 14.4 KB per hour.
+//! - The visitor salt changes at the start of a day in the store. If you use the winter offset, visitors that
+//!   are active both before and after 1 am in summer will count as two visitors.
+//! - Without scripts, the dashboard shows times in this zone. With scripts, it shows times in the time zone
+//!   of the viewer, but there is a button to switch.
+//! - The API and exports still return the stored buckets.
 //!
 //! # With the application's own session
 //!
-//! If your application already has a login, use a closure that reads its session from the request. In this example, the session
-//! is that of `tower-sessions`, which reads it from its own store, so the closure returns a future:
+//! If your application already has a login, you can use a closure that reads the session from the request.
+//! This example uses `tower-sessions`, which reads sessions from a store, so the closure must return a
+//! future:
 //!
 //! ```
 //! use axum::body::Body;
@@ -374,7 +391,7 @@
 //!         session.insert("role", "editor").await.expect("it is kept"); // after checking a password
 //!     }))
 //!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access))
-//!     // This layer must wrap the router; otherwise the closure finds no session.
+//!     // This layer must wrap the router, because otherwise the closure will not find a session.
 //!     .layer(SessionManagerLayer::new(SessionsInMemory::default()));
 //!
 //! let page = || Request::get("/admin/stats/api/ledger");
@@ -388,5 +405,6 @@
 //! # }
 //! ```
 //!
-//! A refusal by the closure does not count as a failed login. With `.or(Access::bearer(token)?)` an operator can log in without
-//! an account; the page for browsers without access then has a form for the token.
+//! If the closure rejects a request, this does not count as a failed login. You can add
+//! `.or(Access::bearer(token)?)` so that an operator can log in without an account. In this case, browsers
+//! without access will receive a form for the token.

@@ -2,14 +2,14 @@ use counter_core::CounterName;
 
 use counter_layer::internal::{is_of_a_facet, is_reserved};
 
-/// The kinds of counters by their names, of which some are fixed.
+/// Kinds of counters, derived from the counter name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Counters that rules and routes have named.
+    /// Counters named by rules and routes.
     Page,
-    /// The counters of facets and of the statuses of gRPC: each has all requests, in parts.
+    /// Facet counters and gRPC status counters. Each group splits all requests into parts.
     Facet,
-    /// Counters of both kinds, `hits` and `(other)`.
+    /// All counters, including `hits` and `(other)`.
     All,
 }
 

@@ -23,136 +23,145 @@
 //! # }
 //! ```
 //!
-//! If you mount the router with `nest_service`, as here, the first page is available with and without a trailing slash.
-//! With `nest` it is available without the slash only. The [guide](crate::guide) shows the router behind a proxy and with
-//! sessions of the application.
+//! If you mount the router with `nest_service`, the dashboard is available with or without a trailing slash.
+//! With `nest` it is only available without the slash. See the [guide](crate::guide) for how to run the
+//! router behind a proxy, or with the sessions of your application.
 //!
 //! # Features
 //!
-//! - `hits`: `/api/hits`, where other programs send hits, each of which counts once.
-//! - `time-zone`: days of a time zone with daylight saving time; includes the time zone database.
+//! - `hits`: `/api/hits`, to which other programs can send hits. Requests can be retried without counting
+//!   twice.
+//! - `time-zone`: days in a time zone with daylight saving time. This includes the time zone database.
 //!
 //! # Routes
-//!
 #![doc = include_str!("../docs/routes.md")]
+//! If you use a token, a `POST` to `/login` with a `token` form field starts a session, and a `POST` to
+//! `/logout` ends it. A `POST` to `/logout/everywhere` will end all sessions of the token, and a `POST` to
+//! `/links/revoke` will revoke all links. Both require the token or a session. The dashboard is at the root.
 //!
-//! With a token, a `POST` to `/login` with the `token` in a form begins a session, and a `POST` to `/logout` ends it. A
-//! `POST` to `/logout/everywhere` ends all sessions of the token, and a `POST` to `/links/revoke` revokes all links. Both
-//! need the token or a session. The root is the dashboard.
+//! Times are Unix seconds. A range contains the buckets that start at or after `from`, but before `to`.
+//! `from` defaults to the start of retention, and `to` defaults to the end of the current bucket. If the
+//! store has an archive, you can set `from` to a time as early as [`Stats::reach`], which `/api` returns as
+//! `reach`. However, this does not change the default, and `/api/live` ignores the archive. A precision is
+//! given as the bucket width in seconds, without the offset; the samples show when the buckets start. For a
+//! series or a sparkline, the precision defaults to one minute, or to the finest precision if minutes are not
+//! retained. A request can contain up to 100 counters. Forms send empty fields, so an empty parameter is
+//! treated as missing, except for `counter`.
 //!
-//! Times are Unix seconds. A range contains the buckets that start at or after `from` and before `to`. The default of `to`
-//! is the end of the current bucket, and that of `from` is as early as retention allows. If the store has an archive,
-//! `from` can be as early as [`Stats::reach`], which `/api` returns as `reach`; the default does not change, and
-//! `/api/live` ignores the archive. A precision is the width of its buckets in seconds, whatever its offset; the samples
-//! show when its buckets begin. The default precision of a series or a sparkline is one minute, or the finest precision if
-//! minutes are not kept. A request can name up to 100 counters. An empty parameter, as forms send it, counts as missing,
-//! except for `counter`.
+//! A response contains at most 10,000 buckets per counter, and at most 300,000 buckets in total for a series.
+//! A sparkline is limited to 1,000 buckets, and so are visitors, in total over all counters. A longer range
+//! will be rejected. Without `from`, the range will be cut to the latest buckets instead, or to the latest
+//! 1,000 buckets for a ranking. If a series was cut, it has a `from` field.
 //!
-//! A response has at most 10,000 buckets of each counter, 300,000 buckets of all counters of a series, and 1,000 buckets
-//! of a sparkline or of the visitors of all counters together. A longer range is refused. A range without `from` is cut
-//! to the latest buckets that fit; a ranking covers the latest 1,000 buckets. If a series was cut, it has a `from` field.
-//!
-//! [`explain`] creates a separate router that shows how rules classify a request, and [`pictures`] one with the pictures
-//! that other sites can embed.
+//! [`explain`] creates a separate router to show how rules classify a request, and [`pictures`] creates a
+//! router with just the images, to be embedded into other sites.
 //!
 //! # The dashboard
 //!
-//! The first page has a summary of the site, a chart of up to six counters and of unique visitors, the pages with the most
-//! hits, a table of all pages, and a panel for the counters of each facet. Each counter has a page as well. Today begins
-//! with the bucket of the day: at midnight UTC, at the midnight of a [`utc_offset`](counter_core::Builder::utc_offset), or
-//! at the midnight of the [time zone](crate::guide#days-of-a-time-zone) of the site. The shares of errors and bots need
-//! the [`Facet`](counter_layer::Facet)s of status and agent.
+//! The first page shows a summary of the site, a chart of up to six counters and of unique visitors, the
+//! pages with the most hits, a table of all pages, and a panel per facet. Counters also have separate pages.
+//! Today starts at midnight, either in UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in
+//! the [time zone](crate::guide#days-of-a-time-zone) of the site. You need to enable the
+//! [`Facet`](counter_layer::Facet)s for status and agent to see the shares of errors and bots.
 //!
-//! If [distributions](counter_core::guide::distributions) are kept, the page of a counter has a chart of the median, the
-//! 90 % and the 99 % quantile of the time to the response head, on a logarithmic axis, and a table of these quantiles for
-//! times and sizes. Each value is within 5 %. The table also shows the change from the time before; a change that is
-//! within the errors of both values is shown as none. Statuses have their share of the requests now and before. The
-//! precision is the one that is closest to the precision of the chart.
+//! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
+//! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
+//! a table of these quantiles for times and sizes. The error of a value is at most 5 %. The table also shows
+//! the change from the previous period, unless the change is within the errors of both values. For statuses,
+//! it shows the share of the requests in both periods. We use the precision closest to the chart.
 //!
-//! The pages work without a script. With the script, they stay up to date and show times in the time zone of the viewer.
-//! The address of a page contains everything that it shows, so you can bookmark and share it. Styles and scripts are
-//! served by the router, and the content security policy forbids all others.
+//! The pages work without scripts. If scripts are enabled, the pages will stay up to date and show times in
+//! the time zone of the viewer. You can bookmark and share the address of a page, because it contains the
+//! whole view. The router serves all styles and scripts, and the content security policy blocks everything
+//! else.
 //!
-//! A chart shows up to 750 buckets: two years of days, or a month of hours. A day, a week, a month (30 days) and a year
-//! (365 days) are one click each, with the precision that suits the range: 5 minutes or an hour for a day, hours or days
-//! for a week, days for a month or a year. A range is not offered if no precision is kept long enough. For a year, keep at
-//! least 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an archive.
+//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. There are buttons for a day,
+//! a week, a month (30 days) and a year (365 days), which also choose a suitable precision: 5 minutes or an
+//! hour for a day, hours or days for a week, and days for a month or a year. A button is hidden if the
+//! retention is too short. In order to show a year, you need to retain at least 365 days with
+//! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive.
 //!
-//! Below the chart is the sum of each line, with the change from the time before if the counter already counted then. You
-//! can compare with any other time of the same length: its hits become another line, and sums, visitors, percentiles and
-//! statuses show the change from it. In an address, `ago=604800` is a time that is this many seconds earlier and moves
-//! with the chart. `against` is the end of the other time: like `to`, in Unix seconds or as a day such as `2026-11-20`,
-//! which it includes. The number of unique visitors covers the part of the range for which visitors are kept.
+//! The table below the chart shows the sums, with the change from the previous period if the counter already
+//! existed. You can also compare to any period of the same length: this adds a line to the chart, and sums,
+//! visitors, percentiles and statuses will show the change. In the address, use `ago=604800` to compare to a
+//! period this number of seconds ago, which moves along with the chart. Alternatively, set `against` to the
+//! end of the period: like `to`, this can be in Unix seconds or a day to include, e.g. `2026-11-20`. The
+//! number of unique visitors only covers the part of the range for which visitors are retained.
 //!
-//! A line is interrupted if the count is unknown: before the first hit of a counter, and while the store is unavailable.
-//! After the first hit, a bucket without hits is 0. The last seconds are dashed, because the next flush can still add
-//! hits.
+//! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
+//! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
+//! flush may still add hits.
 //!
-//! With [`Options::notes`], charts have a vertical line at each note and the text below, and clients that may note have
-//! forms to add and remove notes.
+//! If you set [`Options::notes`], charts show notes as vertical lines, with the text below. Clients with the
+//! right to do so can add and remove notes via a form.
 //!
-//! The chart can show a forecast of its first counter: a dotted line, in a band that should contain 95 of 100 counts.
-//! Below the chart is the error of the forecast on past data, compared with the naive forecast, or the reason why there is
-//! no forecast. Unusual samples are marked with ◇, and with `unusual` in the table of the chart.
+//! The chart can show a forecast for the first counter, as a dotted line. The band around it should contain
+//! 95 of 100 counts. Below the chart, you can see the forecast error on past data, compared to the naive
+//! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
+//! `unusual` in the table.
 //!
-//! The table can be sorted by visitors. Redis counts them for up to 10,000 counters in one exchange with each shard. This
-//! takes 3 µs for a counter with 1,000 visitors, 0.1 ms for a counter with many more, and almost nothing until the next
-//! new visitor.
+//! You can also sort the table by visitors. Redis counts the visitors of up to 10,000 counters in a single
+//! round trip per shard. This takes 3 µs for a counter with 1,000 visitors and 0.1 ms for much larger
+//! counters. Redis caches the result, so this will be almost free until a new visitor arrives.
 //!
 //! # Alerts
 //!
-//! [`Options::alerts`] gives the router the rules of a watch. `/api/alerts` returns their state and the numbers of the
-//! buckets that decided it, and `/api/alerts/history` returns the messages of the past. The page `/alerts` shows both,
-//! with forms for clients that may silence rules. The [guide](crate::guide#alerts) has examples.
+//! [`Options::alerts`] passes the rules of a watch to the router. `/api/alerts` returns the rule states and
+//! how these have been decided, and `/api/alerts/history` returns the alert messages. The page `/alerts`
+//! shows both, with forms for clients that may silence rules. See the [guide](crate::guide#alerts) for
+//! examples.
 //!
 //! # Files
 //!
-//! CSV exports follow RFC 4180. Spreadsheets evaluate cells that begin with `=`, `+`, `-` or `@`, and names come from
-//! requests. Therefore, a name that begins with one of these characters, with the full-width form of one, or with an
-//! apostrophe is written with an apostrophe in front. A program that reads the file must remove one leading apostrophe
-//! from each name. NDJSON contains the names unchanged.
+//! CSV exports follow RFC 4180. Spreadsheets evaluate cells that start with `=`, `+`, `-` or `@`, but names
+//! are derived from requests. Therefore, if a name starts with any of these characters (including full-width
+//! forms) or with an apostrophe, the export prepends an apostrophe. Programs that read the file must remove a
+//! leading apostrophe from names. NDJSON contains the original names.
 //!
 //! # Unreadable keys
 //!
-//! A key in Redis can have a wrong type, a field can contain something other than a number, and the list of counters can
-//! contain invalid entries. Such a value is unknown, which is different from 0, and does not affect others. Pages list the
-//! keys. JSON about several counters lists them as `unreadable`; a series has its own list with the unknown `buckets`, and
-//! a total is null. An export has a line without a count, and for a whole counter a line without a start as well.
-//! `/metrics` has `access_counter_unreadable` and comments, and the log has one line for each key. A request for a single
-//! counter whose value is unknown fails with 503 and the key.
+//! Some values might be invalid, e.g. if a Redis key has the wrong type, if a field is not a number, or if
+//! the list of counters contains invalid entries. We treat such a value as unknown instead of 0. This does
+//! not affect other values. Pages show the unreadable keys, and JSON responses about multiple counters
+//! contain an `unreadable` list. In a series, this field also lists the unknown `buckets`, and a total is
+//! null. An export contains a line without a count, or without a start if the whole counter is unreadable.
+//! `/metrics` contains `access_counter_unreadable` and a comment per key, and keys are also logged. A request
+//! for a single counter fails with a 503 if the value is unknown. The error includes the key.
 //!
 //! # Access
 //!
-//! [`Access`] has no default. Choose a bearer token, which a link or a form exchanges for a session, a name and a
-//! password, a closure over the request, or open access. A browser without access receives a page with a login form, and
-//! other clients receive a problem. All clients with access can read. Changes need a right:
+//! You must configure [`Access`], because it does not have a default. You can use a bearer token, which can
+//! be exchanged for a session by a link or a form, a name and a password, a closure that inspects the
+//! request, or open access. Without access, browsers receive a page with a login form, and other clients
+//! receive a problem. All clients with access can read. In order to change something, a client needs a right:
 //!
-//! | right | allows | path, opened by |
+//! | right | allows | path, enabled by |
 //! |---|---|---|
-//! | [`Access::may_forget`] | forgetting counters | always there |
+//! | [`Access::may_forget`] | forgetting counters | always enabled |
 //! | [`Access::may_record`] | sending hits | `/api/hits`, `Options::hits` (feature `hits`) |
 //! | [`Access::may_repair`] | auditing and repairing an archive | `/api/audit`, [`Options::archive`] |
 //! | [`Access::may_note`] | adding and removing notes | `/api/notes`, [`Options::notes`] |
 //! | [`Access::may_silence`] | silencing rules and sending tests | `/api/alerts`, [`Options::alerts`] |
 //!
-//! If a proxy terminates TLS, use [`Access::secure_cookie`] to restrict the session cookie to TLS. Every response has a
-//! strict `Content-Security-Policy` and cannot be framed.
+//! If a proxy terminates TLS, you should use [`Access::secure_cookie`] to restrict the session cookie to TLS.
+//! All responses contain a strict `Content-Security-Policy` and can't be framed.
 //!
-//! A session is valid on all instances with the same token, also after a restart, for twelve hours or for the
-//! [`Access::session_lifetime`]. The dashboard has buttons to log out, to sign out everywhere, and to revoke all share
-//! links. The store keeps [revocations](crate::guide#sessions) for all instances. Live events end when their session ends.
+//! A session is valid on all instances with the same token, even across restarts, for twelve hours or the
+//! [`Access::session_lifetime`]. The dashboard has buttons to log out, to sign out everywhere, and to revoke
+//! all share links. [Revocations](crate::guide#sessions) are stored, so they apply to all instances. If a
+//! session ends, its live events end as well.
 //!
-//! A session can create a [link](crate::guide#a-link-to-one-view) to the current view. The link is signed with a key that
-//! is derived from the token, and shows this view to every client until it expires.
+//! A session can create a [link](crate::guide#a-link-to-one-view) to the current view. The link is signed
+//! with a key derived from the token. Anyone with the link can see this view until it expires.
 //!
-//! The rate of guesses is limited for each peer, and for all peers together. Behind a proxy this needs
-//! [`Access::clients`]; otherwise all clients are one peer.
+//! We limit the rate of guesses, both per peer and in total. Behind a proxy you need to set
+//! [`Access::clients`] for this, because otherwise all clients will be treated as the same peer.
 //!
 //! # Problems
 //!
-//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. An invalid parameter is a
-//! 400 with `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store cannot be read, the response
-//! is a 503 with the `health` and the `ledger` of this process.
+//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. An invalid
+//! parameter is a 400 with `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store
+//! can't be read, the response is a 503 with the `health` and the `ledger` of this process.
 //!
 //! # Live events
 //!
@@ -160,28 +169,29 @@
 //!
 //! | event | data | when |
 //! |---|---|---|
-//! | `series` | like `/api/series` of one counter, with new and changed samples only | first all samples that are kept, or the latest 20,000 over all counters; then changes once a second, and every 10 s also changes of older buckets |
+//! | `series` | like `/api/series` of a single counter, but only new or changed samples | initially all retained samples, or the latest 20,000 over all counters; then changes once per second, and every 10 s also changes to older buckets |
 //! | `status` | `ledger` and `health`, like `/api/ledger` and `/api/health` | every 5 s |
-//! | `trouble` | a problem | when a read fails; the next read follows |
+//! | `trouble` | a problem | if a read fails; it will be retried |
 //! | a comment | | every 15 s |
 //!
-//! If a counter is forgotten, its samples are sent with the count 0. A counter does not have to exist yet.
+//! If a counter is forgotten, the samples will be sent with a count of 0. You can also follow counters that
+//! don't exist yet.
 //!
-//! A response ends after 5 s, so that a graceful shutdown of the server does not wait longer, unless
-//! [`Options::live_until`] says when to end. The client reconnects after a second, as browsers do, and sends the `id` of
-//! the last event as `Last-Event-ID`. It then receives the buckets that are read each second: those that ended less than a
-//! minute ago, including buckets without hits. It receives all samples if an older bucket has changed in the meantime, or
-//! if it was disconnected for longer.
+//! A response ends after 5 s, because a graceful shutdown of the server has to wait for it. You can use
+//! [`Options::live_until`] to end responses on shutdown instead. Clients should reconnect after a second and
+//! send the `id` of the latest event as `Last-Event-ID`, like browsers do. The new response will then start
+//! with the buckets that ended less than a minute ago, including empty buckets. If an older bucket has
+//! changed in the meantime, or if the client was disconnected for too long, all samples will be sent again.
 //!
-//! All listeners to the same counters together cost the store one read per second. There can be 64 listeners; more receive
-//! a 503 with `Retry-After`. [`Options::listeners`] changes the limit.
+//! Listeners to the same counters share a store read per second. By default, up to 64 listeners are accepted,
+//! and others receive a 503 with `Retry-After`. To change this limit, use [`Options::listeners`].
 //!
 //! # Caching
 //!
-//! The response for a range has an `ETag`, which is a hash of its body. While a bucket of the range is still open, caches
-//! have to revalidate every time. A closed bucket changes only if hits arrive late, for example after an outage, or if its
-//! counter is forgotten. Therefore, a cache can reuse the response for a tenth of the time since the end of the range, up
-//! to one hour. No other response can be cached.
+//! The response to a range query has an `ETag`, which is a hash of the body. If a bucket in the range is
+//! still open, caches must always revalidate the response. Closed buckets will only change if hits arrive
+//! late, e.g. after an outage, or if the counter is forgotten. Thus, caches can reuse the response for a
+//! tenth of the time since the end of the range, up to one hour. Other responses must not be cached.
 
 mod status;
 mod problem;
@@ -222,27 +232,28 @@ use dashboard::page::alert_routes::alert_pages;
 use dashboard::page::routes::{Dashboard, first_page, pages};
 use problem::Problem;
 
-/// Creates a router with one route that explains by which of these rules a request counts.
+/// Creates a router with a single route, which explains how rules classify a request.
 ///
-/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where there is
-/// one, are answered with the decision, the counter and the reason in words. Without `matched`, the decision
-/// `matched_path` says that such a template would decide. It knows these rules only: not
-/// the headers of a [prefetch](counter_layer::RulesBuilder::exclude_prefetch), nor what
-/// [`fallback`](counter_layer::AccessCounterLayer::fallback) and [`count_if`](counter_layer::AccessCounterLayer::count_if) of
-/// the layer make of a request.
+/// The query contains the method and the path, e.g. `?method=GET&path=/articles/7`, and optionally `matched=`
+/// with the template of the matched route. The response contains the decision, the counter and a description
+/// of the reason. If the decision depends on the template, but `matched` is missing, it is `matched_path`.
+/// Only the given rules are used. This does not include the headers of a
+/// [prefetch](counter_layer::RulesBuilder::exclude_prefetch), nor the
+/// [`fallback`](counter_layer::AccessCounterLayer::fallback) and
+/// [`count_if`](counter_layer::AccessCounterLayer::count_if) of the layer.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
     access.guard(routes, None, None)
 }
 
-/// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
-/// [`router`], of the counters that `shown` accepts. All others, and those on which it panics, answer as
-/// unknown counters do.
+/// Creates a router with just the images, to be embedded into other sites: `/badge.svg` and `/sparkline.svg`
+/// as in [`router`], for the counters that `filter` accepts. Other counters, and counters on which `filter`
+/// panics, are reported as unknown.
 ///
 /// ```
 /// use axum::Router;
-/// use counter_core::{Counters, MemoryStore};
 /// use counter_admin::Access;
+/// use counter_core::{Counters, MemoryStore};
 ///
 /// let counters = Counters::builder(MemoryStore::new()).build()?;
 /// let articles = counter_admin::pictures(counters.stats(), Access::open(), |name| name.starts_with("/articles/"));
@@ -268,7 +279,7 @@ pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
-/// Creates the admin router with options; otherwise as [`router`].
+/// Creates the admin router with additional options. See [`router`].
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };

@@ -1,7 +1,7 @@
-//! The path below which clients find a router.
+//! The path at which clients reach a router.
 //!
-//! It is where axum has mounted the router, unless a proxy takes the beginning of a path away before it passes a
-//! request on. Then it is what the application says, or what a proxy says that the application trusts.
+//! This is the path at which axum mounts the router, unless a proxy strips a path prefix. In this case, the
+//! path must be configured by the application, or sent by a proxy if the application trusts the proxy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,34 +11,35 @@ use http::Uri;
 use http::header::HeaderName;
 use http::request::Parts;
 
-/// The path of a site, without a slash at its end: empty, or `/` and what follows.
+/// The path of a site without a trailing slash: either empty or starting with `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicPath(Arc<str>);
 
-/// The error of a text that cannot be the path of a site.
+/// Error returned if a string is not a valid site path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublicPathError;
 
-/// The place of a router, as the client of a request sees it; the guard leaves it in the request.
+/// The path of a router as seen by the client. The guard stores this in the request extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
     path: String,
-    /// The first page has a slash at its end: proxies that serve a folder add one by a redirect.
+    /// Whether the first page has a trailing slash. Proxies that serve a folder redirect to add a slash.
     is_folder: bool,
-    /// The rest of the path of the request; empty for the first page without a slash at its end.
+    /// The remaining request path. Empty for the first page without a trailing slash.
     rest: String,
 }
 
-/// The part of a path that a proxy has taken away.
+/// The path prefix stripped by a proxy.
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
-/// The longest path of a site, in bytes.
+/// The maximum length in bytes.
 const LONGEST: usize = 512;
 
 impl PublicPath {
-    /// Takes segments of a path (RFC 3986, section 3.3) that are neither empty nor dots: what begins with two
-    /// slashes would name a host. Semicolons would end the path of a cookie, and a comma is between two values.
+    /// Accepts path segments (RFC 3986, section 3.3), but no empty or dot segments: a path starting with two
+    /// slashes would name a host. A semicolon would end the cookie path, and a comma would separate header
+    /// values.
     pub(crate) fn new(text: &str) -> Result<Self, PublicPathError> {
         let path = text.strip_suffix('/').unwrap_or(text);
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+=:@".contains(&byte);
@@ -52,7 +53,7 @@ impl PublicPath {
 }
 
 impl Mount {
-    /// Returns the place of the router that this request has reached.
+    /// Returns the path of the router that receives this request.
     pub(crate) fn of(parts: &Parts, public: Option<&PublicPath>, is_prefix_trusted: bool) -> Self {
         let whole = original(parts).path();
         let local = whole.strip_suffix(parts.uri.path()).unwrap_or(whole);
@@ -67,37 +68,37 @@ impl Mount {
         Self { path, is_folder, rest: rest.to_owned() }
     }
 
-    /// The path of the router, without a slash at its end: empty at the root.
+    /// Returns the path of the router without a trailing slash. Empty at the root.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The address of the first page.
+    /// Returns the address of the first page.
     pub(crate) fn first(&self) -> String {
         format!("{}{}", self.path, if self.is_folder { "/" } else { "" })
     }
 
-    /// The rest of the path of the request.
+    /// Returns the remaining request path.
     pub(crate) fn rest(&self) -> &str {
         &self.rest
     }
 
-    /// The address of something below the router, by the rest of its path and its query.
+    /// Returns an address of this router, given the remaining path and the query.
     pub(crate) fn address(&self, rest: &str) -> String {
         let address = format!("{}{rest}", self.path);
-        // Two slashes at the beginning would name a host, and browsers take a backslash for one.
+        // Two leading slashes would name a host, and browsers treat a backslash like a slash.
         format!("/{}", address.trim_start_matches(['/', '\\']))
     }
 }
 
-/// The only value of the header, if it is a path.
+/// Returns the header value if the header occurs only once and is a valid path.
 fn prefix(parts: &Parts) -> Option<PublicPath> {
     let mut values = parts.headers.get_all(PREFIX).iter();
     let value = values.next()?.to_str().ok()?;
     PublicPath::new(value).ok().filter(|_| values.next().is_none())
 }
 
-/// The address of a request before routers took their mounts away.
+/// Returns the request address before routers strip the mount path.
 pub(crate) fn original(parts: &Parts) -> &Uri {
     parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }

@@ -11,7 +11,7 @@ use counter_core::archive::Archive;
 use super::mount::{PublicPath, PublicPathError};
 use super::zone::Zone;
 
-/// Options of the admin router.
+/// Options for the admin router.
 ///
 /// ```
 /// use counter_admin::Options;
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the defaults: 64 listeners, whose answers end after 5 s.
+    /// Returns the defaults: 64 listeners, with responses that end after 5 s.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -50,34 +50,34 @@ impl Options {
         }
     }
 
-    /// Sets the maximum number of clients that listen to live events at the same time.
+    /// Sets the maximum number of clients listening to live events at the same time.
     #[must_use]
     pub const fn listeners(mut self, listeners: usize) -> Self {
         self.listeners = listeners;
         self
     }
 
-    /// Ends live events when this future completes or panics, and not before. By default, each response ends after 5 s, and
-    /// its client reconnects, as browsers do.
+    /// Keeps live events open until this future completes or panics. By default, responses end after 5 s and
+    /// clients will reconnect, as browsers do.
     ///
-    /// A graceful shutdown waits for open responses. The default lets the server stop within 5 s. With this option it stops
-    /// immediately: pass the signal that also stops the server.
+    /// A graceful shutdown waits for open responses. With the default, the server can stop within 5 s. With
+    /// this option, it will stop immediately if you pass the signal that also stops the server.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
-        // Responses poll it, so a panic would end their connections.
+        // Responses poll this future, so a panic would close the connections.
         self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
         self
     }
 
-    /// Accepts hits from other programs at `/api/hits`, from clients that [may record](crate::Access::may_record). Without
-    /// this option, the path does not exist.
+    /// Accepts hits from other programs at `/api/hits`, sent by clients that [may
+    /// record](crate::Access::may_record). Without this option, the path does not exist.
     ///
-    /// `counter` classifies requests in the same way as those of an access log. The address in a record is that of the
-    /// client. The hops and networks that the identity trusts do not matter, because such a request did not pass through
-    /// them; do not call [`LogCounter::behind`](counter_log::LogCounter::behind), which is for the log of a proxy.
-    /// Each producer is a [source](counter_core::source) whose name is `producer:` and the name of the producer. Its position
-    /// is kept for 90 days after its last request, or for as long as
-    /// [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. The
+    /// `counter` classifies requests like the requests in an access log. The address in a record is the
+    /// client address. The hops and networks trusted by the identity don't matter, because these requests did
+    /// not pass through proxies; do not call [`LogCounter::behind`](counter_log::LogCounter::behind), which
+    /// is for proxy logs. A producer is a [source](counter_core::source) named `producer:` followed by the
+    /// producer name. Positions are retained for 90 days after the latest request, or as configured via
+    /// [`Sources::keep_for`](counter_core::source::Sources::keep_for). The
     /// [guide](crate::guide#hits-from-other-programs) shows clients.
     ///
     /// ```
@@ -101,11 +101,12 @@ impl Options {
         self
     }
 
-    /// Returns the last audit of this archive at `/api/audit`. A `POST` from clients that
-    /// [may repair](crate::Access::may_repair) runs an audit now. Without this option, the path does not exist.
+    /// Returns the latest audit of this archive at `/api/audit`. A `POST` from clients that [may
+    /// repair](crate::Access::may_repair) will run an audit immediately. Without this option, the path does
+    /// not exist.
     ///
-    /// Pass the archive that the counters use as their store. The [guide](crate::guide#an-audit-of-the-archive) explains
-    /// the result.
+    /// You must pass the archive used as the store of the counters. The
+    /// [guide](crate::guide#an-audit-of-the-archive) explains the result.
     ///
     /// ```
     /// use counter_core::archive::Archive;
@@ -126,11 +127,13 @@ impl Options {
         self
     }
 
-    /// Shows the rules of a watch and their state at `/api/alerts`, in the metrics, and on the dashboard, where clients that
-    /// [may silence](crate::Access::may_silence) rules can do so. Without this option, the paths do not exist.
+    /// Shows alert rules and the current state at `/api/alerts`, in the metrics, and on the dashboard, where
+    /// clients that [may silence](crate::Access::may_silence) rules can mute rules. Without this option, the
+    /// paths do not exist.
     ///
-    /// Pass the handle of [`Watch::alerts`](counter_alert::Watch::alerts), or a handle from the same rules if another process
-    /// runs the watch. The [guide](crate::guide#alerts) has examples.
+    /// Pass the handle returned by [`Watch::alerts`](counter_alert::Watch::alerts). If the watch runs in a
+    /// different process, you need to create the handle from the same rules. The [guide](crate::guide#alerts)
+    /// has examples.
     ///
     /// ```
     /// use counter_alert::{AlertRule, Watch};
@@ -153,11 +156,12 @@ impl Options {
         self
     }
 
-    /// Shows notes in the charts and at `/api/notes`. Clients that [may note](crate::Access::may_note) can add and remove them
-    /// there and on the pages. Without this option, there are no notes, and the path does not exist.
+    /// Shows notes in the charts and at `/api/notes`. Clients that [may note](crate::Access::may_note) can
+    /// add and remove notes via the API and on the pages. Without this option, notes are not shown and the
+    /// path does not exist.
     ///
-    /// All clients with access to the dashboard see the notes, but clients with a link to one view do not. The
-    /// [guide](crate::guide#notes) has a command for scripts.
+    /// All clients with access to the dashboard can see the notes, but not clients with a link to a single
+    /// view. The [guide](crate::guide#notes) has a command for scripts.
     ///
     /// ```
     /// use counter_alert::note::Notes;
@@ -178,13 +182,15 @@ impl Options {
         self
     }
 
-    /// Sets the time zone of the site, by its name in the IANA database. The days of the dashboard begin and end at midnight
-    /// in this zone, also when clocks change, and without a script the dashboard shows local times. Default: UTC, or the
-    /// [offset](counter_core::Builder::utc_offset) of the days that are kept.
+    /// Sets the time zone of the site, given an IANA name. Days on the dashboard will start and end at
+    /// midnight in this time zone, including when clocks change. If scripts are disabled, the dashboard will
+    /// also show local times. Default: UTC, or the [offset](counter_core::Builder::utc_offset) of the
+    /// retained days.
     ///
-    /// A day is the sum of hours, or of quarter hours if it does not begin on the hour, and can have 23 or 25 hours. Visitors
-    /// are those of the union of these buckets. The store keeps nothing for a zone, so there are days for as long as it keeps
-    /// hours, with [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
+    /// A day is the sum of hours, or quarter hours if the day does not start on the hour, so a day can have
+    /// 23 or 25 hours. Visitors are counted over the union of these buckets. The store does not keep data per
+    /// time zone, so days are only available as long as the store retains hours, either via
+    /// [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
     /// [guide](crate::guide#days-of-a-time-zone) shows both.
     ///
     /// ```
@@ -197,18 +203,19 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// Fails if there is no time zone of this name.
+    /// Fails if the time zone does not exist.
     #[cfg(feature = "time-zone")]
     pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::named::TimeZoneError> {
         self.zone = Zone::new(name)?;
         Ok(self)
     }
 
-    /// Sets the path at which clients find the router. Default: the path at which it is mounted.
+    /// Sets the path at which clients reach the router. Default: the path at which the router is mounted.
     ///
-    /// Use it if a proxy removes the beginning of a path: for example, it serves `/stats/` and requests `/admin/stats/` or
-    /// `/` from the application. Links, redirects and the path of the session cookie begin with this path. With
-    /// [`Access::forwarded_prefix`] the proxy sends the path instead; this option takes precedence.
+    /// Use this if a proxy strips a path prefix, e.g. if it serves `/stats/` and forwards to `/admin/stats/`
+    /// or `/` of the application. Links, redirects and the path of the session cookie will start with this
+    /// path. With [`Access::forwarded_prefix`], the proxy sends the path instead, but this option takes
+    /// precedence.
     ///
     /// ```
     /// use counter_admin::Options;
@@ -220,8 +227,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// Fails if the path does not begin with a slash, has more than 512 bytes or characters that RFC 3986 does not allow, or
-    /// contains an empty segment, a segment of dots, a comma or a semicolon.
+    /// Fails if the path does not start with a slash, is longer than 512 bytes, has characters not allowed by
+    /// RFC 3986, or contains an empty segment, a dot segment, a comma or a semicolon.
     ///
     /// [`Access::forwarded_prefix`]: crate::Access::forwarded_prefix
     pub fn public_path(mut self, path: &str) -> Result<Self, PublicPathError> {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::status::{Health, Ledger};
 
-/// An error response: a status, and a body that says what to do.
+/// An error response: a status, and a body that describes the problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -19,34 +19,34 @@ pub(crate) struct Problem {
     details: Box<Details>,
 }
 
-/// A problem, as RFC 9457 writes it. Without a type of its own: the status says what kind it is, and
-/// `parameter` what it is about.
+/// A problem as defined in RFC 9457. We don't define problem types, because the status and `parameter` are
+/// enough to distinguish problems.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Details {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The meaning of the status.
+    /// The reason phrase of the status.
     title: &'static str,
     status: u16,
-    /// The error.
+    /// The error message.
     detail: String,
-    /// The parameter that is wrong.
+    /// The invalid parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
-    /// The value of the parameter, if it has one.
+    /// The value of this parameter, if it was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// The values that are allowed.
+    /// The allowed values.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
-    /// The number of the last request of the producer that is counted.
+    /// The number of the latest counted request of this producer.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u64>,
-    /// The health of this process when the store cannot be read.
+    /// The health of this process, if the store can't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
-    /// The ledger of this process when the store cannot be read.
+    /// The ledger of this process, if the store can't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<Ledger>,
 }
@@ -84,7 +84,7 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "a page of another origin may not change anything here")
     }
 
-    /// Also for valid credentials: nothing is compared.
+    /// Also affects valid credentials, because these are not compared.
     pub(crate) fn too_many_attempts(wait: u64) -> Self {
         let detail = "too many logins have failed, and this one was not checked: try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
@@ -101,7 +101,7 @@ impl Problem {
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    /// A link or a revocation by a client without a token.
+    /// The client tried to create a link or to revoke something, but does not have a token.
     pub(crate) fn no_token() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this needs the admin token, or a session that began with it")
     }
@@ -139,7 +139,7 @@ impl Problem {
         problem
     }
 
-    /// A parameter that cannot be understood; `value` is missing when the parameter is.
+    /// An invalid or missing parameter; `value` is `None` if it is missing.
     pub(crate) fn parameter(
         detail: impl Into<String>,
         parameter: &str,
@@ -157,7 +157,7 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "this link has ended, or is not the one that was made")
     }
 
-    /// The problem of a failed read.
+    /// Creates the problem for a failed read.
     pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
         match error.kind() {
             ErrorKind::TooManyBuckets { asked, most } => {
@@ -177,7 +177,7 @@ impl Problem {
         }
     }
 
-    /// A silence or a test of which the store did not say that it is there. To ask again is safe.
+    /// A silence or a test may not have been stored. The client can retry safely.
     pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "alerts cannot be changed");
         Self::without_the_store(error, stats)
@@ -190,13 +190,13 @@ impl Problem {
         )
     }
 
-    /// An audit, perhaps with a repair, that one of the stores ended.
+    /// A store error ended an audit, which might already have repaired something.
     pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "an audit of the archive failed");
         Self::without_the_store(error, stats)
     }
 
-    /// A note that was perhaps not added, or not removed.
+    /// A note may or may not have been added or removed.
     pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
         if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
             return Self::new(StatusCode::CONFLICT, error.to_string());
@@ -213,7 +213,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
     }
 
-    /// The problem of a forecast that was refused.
+    /// Creates the problem for a forecast that is not possible.
     pub(crate) fn no_forecast(refused: &ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
@@ -232,7 +232,7 @@ impl Problem {
 
 #[cfg(feature = "hits")]
 impl Problem {
-    /// A request of a producer whose earlier ones are not counted.
+    /// An earlier request of the producer has not been counted.
     pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
         let detail = format!(
             "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
@@ -248,7 +248,7 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
     }
 
-    /// Hits that the store did not take now. To send them again is safe.
+    /// The hits may not have been counted. The producer can retry safely.
     pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "hits of a producer are not counted, until it repeats them");
         Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
@@ -267,7 +267,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Logs an error of the store, once a second for each message: every request may fail during an outage.
+/// Logs a store error. The rate is limited to once per second and message, because during an outage every
+/// request might fail.
 pub(crate) fn warn(stats: &Stats, error: &Error, message: &'static str) {
     if stats.admits_log_line(message) {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();

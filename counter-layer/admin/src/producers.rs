@@ -1,7 +1,8 @@
-//! Hits that other programs send: each program is a source, whose positions follow from the numbers of its requests.
+//! Hits from other programs. Each producer is a source, with positions that are derived from the request
+//! numbers.
 //!
-//! A request has a range of positions, one for each record and some to spare, so that a large one reaches the store in
-//! several batches and is continued where it was left off.
+//! A request occupies a fixed range of positions, which is larger than the maximum number of records. Thus, a
+//! large request can be stored in multiple batches, and can be resumed after a failure.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use counter_log::internal::Keys;
 use counter_log::record::{CounterRecord, Record};
 use counter_log::{Decision, LogCounter, Malformed, MalformedLines};
 
-/// What counts the hits that producers send.
+/// Counts the hits of producers.
 #[derive(Clone, Debug)]
 pub(crate) struct Producers(Arc<State>);
 
@@ -26,15 +27,15 @@ struct State {
     counter: Mutex<LogCounter>,
     keys: Mutex<Keys>,
     malformed: Mutex<MalformedLines>,
-    /// The number of counters that producers leave to others: half of those that were free at first.
+    /// The number of counters that producers must leave free: half of those that were free initially.
     reserve: usize,
 }
 
-/// The name of a producer, as that of a source.
+/// A producer name, which is also used as a source name.
 #[derive(Clone, Debug)]
 pub(crate) struct Producer(SourceName);
 
-/// What became of the records of a request.
+/// The result of a counted request.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     pub(crate) read: u64,
@@ -43,52 +44,52 @@ pub(crate) struct Receipt {
     pub(crate) excluded: u64,
     pub(crate) unmatched: u64,
     pub(crate) ignored: u64,
-    /// The hits that this request added, by where they are.
+    /// The hits added by this request.
     pub(crate) hits: SourceHits,
-    /// Line, from 1, and reason.
+    /// Line numbers (starting at 1), with the reasons.
     pub(crate) malformed: Vec<(usize, Malformed)>,
 }
 
 /// The reason why a request is not counted.
 #[derive(Debug)]
 pub(crate) enum NotCounted {
-    /// It has more than [`RECORDS`] records.
+    /// More than [`MAX_RECORDS`] records.
     TooManyRecords,
-    /// The last request that is counted is this one, and the request does not follow it.
+    /// The request does not follow the latest counted request, which has this number.
     Gap(u64),
-    /// The store has perhaps not counted it, or a part of it.
+    /// The store failed. It may or may not have counted the request, or a part of it.
     Store(Error),
 }
 
-/// A record of a request, with its line, from 1.
+/// A record, with the line number (starting at 1).
 type Line<'a> = (usize, Result<Record<'a>, Malformed>);
 
-/// The decision about a record.
+/// How to handle a record.
 enum Decided {
-    /// The instant, and among the hits of all records the place of its own, and of those of them that are measured, with
-    /// the bin of the status.
+    /// The time, the range of its hits among the hits of all records, the sub-range of measured hits, and the
+    /// status bin.
     Counted(Timestamp, Range<usize>, Range<usize>, Option<Bin>),
     Skipped(Skip),
     Malformed(Malformed),
 }
 
-/// The largest number of records in a request.
+/// Maximum number of records in a request.
 pub(crate) const RECORDS: usize = 1000;
 
-/// The positions of a request.
+/// Number of positions per request.
 const SLOTS: u64 = 1024;
 
-/// The time for which the store keeps the position of a producer, where nothing else is said: 90 days.
+/// How long the store remembers the position of a producer by default: 90 days.
 const LIFE: Duration = Duration::from_secs(90 * 86_400);
 
-/// Stands before the names of producers among those of sources.
+/// Distinguishes producers from other sources.
 const PREFIX: &str = "producer:";
 
-/// The key of records that need none.
+/// A key for records that don't identify visitors.
 const NO_KEY: VisitorKey = VisitorKey::new([0; 16]);
 
 impl Producer {
-    /// The length of the longest name, in bytes.
+    /// Maximum length of a producer name.
     pub(crate) const MAX_BYTES: usize = SourceName::MAX_BYTES - PREFIX.len();
 
     pub(crate) fn new(name: &str) -> Option<Self> {
@@ -101,7 +102,7 @@ impl Producer {
 }
 
 impl Producers {
-    /// The largest number of a request.
+    /// Maximum request number.
     pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / SLOTS;
 
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
@@ -111,18 +112,18 @@ impl Producers {
         Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
     }
 
-    /// Returns the records that were malformed, by reason: as often as the ledgers of their sources have them.
+    /// Returns the number of malformed records by reason. The total is the same as in the source ledgers.
     pub(crate) fn malformed(&self) -> MalformedLines {
         *self.0.malformed()
     }
 
-    /// Returns the number of the last request that is counted, 0 if there is none.
+    /// Returns the number of the latest counted request, or 0.
     pub(crate) async fn number(&self, producer: &Producer) -> Result<u64, Error> {
         let source = self.0.sources.open(producer.0.clone()).await?;
         Ok(source.position() / SLOTS)
     }
 
-    /// Counts the records of a request: those lines that are not empty.
+    /// Counts the records of a request. Empty lines are ignored.
     pub(crate) async fn count(
         &self,
         producer: &Producer,
@@ -134,14 +135,15 @@ impl Producers {
         let slots = (number - 1) * SLOTS..number * SLOTS;
         let mut source = self.0.sources.open(producer.0.clone()).await.map_err(NotCounted::Store)?;
         let (opened_at, before) = (source.position(), source.ledger().records.malformed);
-        // Of a request that is repeated, every record is offered once more, so that the ledger has it.
+        // If a request is repeated, we still pass all records to the source, so that the ledger includes
+        // them.
         let mut next = 0;
         while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
             next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
         }
         let receipt = Receipt { hits: source.hits(), ..Receipt::of(&lines, &decided, &slots, opened_at) };
         let malformed = source.ledger().records.malformed;
-        // Often enough to be noticed, and never more than 64 times.
+        // Logs when the number doubles, i.e. at most 64 times.
         if malformed.checked_ilog2() > before.checked_ilog2() {
             tracing::warn!(source = %source.name(), number, malformed, "records are malformed");
         }
@@ -150,7 +152,7 @@ impl Producers {
 }
 
 impl State {
-    /// Decides about each record, and returns the hits of all.
+    /// Decides how to handle the records, and returns the hits of all records.
     async fn decide(&self, lines: &[Line<'_>]) -> Result<(Vec<Decided>, Vec<Hit>), Error> {
         let needs_key = self.counter().needs_key();
         let mut keys = Vec::with_capacity(lines.len());
@@ -187,7 +189,8 @@ impl State {
         Ok((decided, all))
     }
 
-    /// Returns the hits of a record, under `(other)` if the counter is new and the others are reserved.
+    /// Returns the hits of a record. If the counter is new, but only reserved slots are free, this uses
+    /// `(other)` instead.
     fn hit(&self, recorder: &Recorder, record: &CounterRecord<'_>, key: VisitorKey) -> Hit {
         let is_new = || recorder.find_counter(&record.counter).is_none();
         if recorder.free_counters() <= self.reserve && is_new() {
@@ -198,7 +201,7 @@ impl State {
         record.hit(recorder, Some(key))
     }
 
-    /// Returns the key of the visitors of an instant.
+    /// Returns the visitor key of the epoch that contains `at`.
     async fn key(&self, at: Timestamp) -> Result<VisitorKey, Error> {
         if let Some(key) = self.keys().get(at) {
             return Ok(key);
@@ -208,8 +211,8 @@ impl State {
         Ok(key)
     }
 
-    /// Offers records to a source, from the one with this index on, and returns whether the store has counted the request:
-    /// if it has not, it is at another position.
+    /// Passes records to a source, starting at this index, and returns whether the store has counted the
+    /// request. If it has not, the source has moved to a different position.
     async fn count(
         &self,
         source: &mut Source,
@@ -277,7 +280,7 @@ impl Receipt {
     }
 }
 
-/// Reads the records of a body, one in each line that is not empty.
+/// Parses a body with a record per line, ignoring empty lines.
 fn read(body: &[u8]) -> Result<Vec<Line<'_>>, NotCounted> {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty());
@@ -287,7 +290,7 @@ fn read(body: &[u8]) -> Result<Vec<Line<'_>>, NotCounted> {
     if records.len() > RECORDS { Err(NotCounted::TooManyRecords) } else { Ok(records) }
 }
 
-/// Returns the reason why a line is no record, without anything that stands in it.
+/// Returns why a line is malformed. This must not contain any part of the line.
 fn reason(error: &serde_json::Error) -> Malformed {
     if error.is_data() { Malformed::Fields } else { Malformed::Json }
 }

@@ -1,17 +1,16 @@
-//! A small line without axes: the one geometry behind the picture for other sites and the dashboard's table.
+//! A small line without axes, used for both the embeddable picture and the dashboard table.
 
-/// The box that a line is drawn in.
+/// The box to draw the line into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sparkline {
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// Left above and below, for the width of the line itself.
+    /// Vertical margin, so that the stroke is not clipped.
     pub(crate) margin: f64,
 }
 
 impl Sparkline {
-    /// Returns the points of these counts from edge to edge, as `x` and `y`. A count that is not known keeps its
-    /// place and has no point.
+    /// Returns the points of these counts from edge to edge, as `x` and `y`. Unknown counts leave a gap.
     pub(crate) fn points(
         self,
         counts: impl ExactSizeIterator<Item = Option<u64>> + Clone,

@@ -1,16 +1,16 @@
-//! The state of this process, as every part of the router tells it: ledger and health.
+//! The ledger and the health of this process, shared by all parts of the router.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The account of every request and hit that this process has seen.
+/// Accounts for all requests and hits of this process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ledger {
     pub(crate) requests: Requests,
     pub(crate) hits: Hits,
 }
 
-/// `observed` is the sum of `recorded`, `excluded`, `unmatched` and those that were ignored.
+/// `observed` is the sum of `recorded`, `excluded`, `unmatched` and the ignored requests.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Requests {
     observed: u64,
@@ -18,11 +18,11 @@ pub(crate) struct Requests {
     excluded: u64,
     unmatched: u64,
     ignored: Ignored,
-    /// A part of `recorded`.
+    /// Included in `recorded`.
     bots: u64,
-    /// A part of `recorded`: requests of people that have no visitor.
+    /// Included in `recorded`: human requests without a visitor.
     unidentified: u64,
-    /// A part of `recorded`.
+    /// Included in `recorded`.
     unconfirmed: u64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Ignored {
     prefetch: u64,
 }
 
-/// `recorded` is the sum of `applied`, `pending`, `expired` and those that were dropped.
+/// `recorded` is the sum of `applied`, `pending`, `expired` and the dropped hits.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Hits {
     recorded: u64,
@@ -40,11 +40,11 @@ pub(crate) struct Hits {
     pending: u64,
     expired: u64,
     dropped: Dropped,
-    /// A part of `recorded`.
+    /// Included in `recorded`.
     overflow: u64,
-    /// A part of `recorded`: hits of processes that ended, taken over from a spool.
+    /// Included in `recorded`: hits of exited processes, recovered from a spool.
     recovered: u64,
-    /// A part of `applied`.
+    /// Included in `applied`.
     lost_by_server: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Dropped {
     other: u64,
 }
 
-/// The health of this process's connection to its store.
+/// The health of the connection between this process and the store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
     status: Status,
@@ -69,53 +69,54 @@ pub(crate) struct Health {
     seconds_since_acknowledged: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
-    /// The time for which no sending of waiting hits has begun.
+    /// How long pending hits have not been sent.
     stalled_for_seconds: Option<f64>,
-    /// The seconds by which the clock of this process was ahead of the store's at the last batch.
+    /// Seconds by which the process clock is ahead of the store clock, as of the latest batch.
     clock_skew_seconds: Option<i64>,
-    /// The state of the spool; null without one.
+    /// The spool state, or null if a spool is not used.
     spool: Option<Spool>,
-    /// The state of the archive; null without one.
+    /// The archive state, or null if an archive is not used.
     archive: Option<Archive>,
-    /// Signs of a setup that gives wrong numbers, although nothing fails.
+    /// Hints at a setup that gives wrong numbers, although nothing fails.
     hints: Vec<Hint>,
 }
 
-/// The state of the file that keeps what waits for the store.
+/// The state of the file that buffers hits for the store.
 #[derive(Debug, Serialize, ToSchema)]
 struct Spool {
-    /// The hits that neither the file nor the store has.
+    /// Hits that have been written into neither file nor store.
     unwritten: u64,
     bytes: u64,
-    /// The files of ended processes that are still to be sent.
+    /// Files of exited processes that still need to be sent.
     leftovers: usize,
     seconds_since_written: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
 }
 
-/// The state of the second store, which keeps closed buckets for years.
+/// The state of the second store, which retains closed buckets for years.
 #[derive(Debug, Serialize, ToSchema)]
 struct Archive {
-    /// The buckets of a precision that left retention and wait for their last copy: the most of any precision.
+    /// Buckets past retention that still need to be copied: the maximum over all precisions.
     waiting_buckets: u32,
-    /// The keys and entries of the store that could not be read, and are not in the archive.
+    /// Keys and entries of the store that can't be read and thus are not in the archive.
     unreadable: u64,
-    /// The values that the near store has less of than the archive, as of the last audit; null before the first.
+    /// Values that are lower in the near store than in the archive, as of the latest audit, or null before an
+    /// audit.
     differing: Option<u64>,
 }
 
-/// A sign of a setup that gives wrong numbers.
+/// A hint at a setup that gives wrong numbers.
 #[derive(Debug, Serialize, ToSchema)]
 struct Hint {
     name: &'static str,
-    /// The sentences that say what was seen, and what follows from it.
+    /// The observation and the consequence.
     seen: &'static str,
-    /// The sentences that say what to do.
+    /// The recommended fix.
     remedy: &'static str,
 }
 
-/// The data of a `status` event.
+/// The payload of a `status` event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Standing {
     pub(crate) ledger: Ledger,
@@ -125,11 +126,11 @@ pub(crate) struct Standing {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Status {
-    /// Batches are accepted, and nothing is known to be wrong.
+    /// Batches are accepted, and no problem is known.
     Ok,
-    /// Batches are accepted, but a hint holds, the clock is off, or the spool cannot be written.
+    /// Batches are accepted, but a hint is active, the clock is off, or the spool can't be written.
     Degraded,
-    /// Batches are not accepted, or not sent.
+    /// Batches are either rejected or not sent.
     Failing,
 }
 

@@ -1,7 +1,7 @@
-//! The bodies of requests: how long they may take, how large they may be, and how many are read at the same time.
+//! Limits for request bodies: duration, size, and the number of concurrent reads.
 //!
-//! A body may never end, and anyone can send one to the login. So the newest logins are read, and an older one that is
-//! still incomplete makes way. All other bodies come from clients with access.
+//! Anyone can send a login with a body that never ends. We therefore always read new logins, and abort the
+//! oldest incomplete login if there are too many. All other bodies are from clients with access.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,34 +18,34 @@ use tokio::time::timeout;
 
 use super::problem::Problem;
 
-/// The bodies of logins.
+/// The login bodies being read.
 #[derive(Debug, Default)]
 pub(crate) struct Logins(Mutex<VecDeque<AbortHandle>>);
 
-/// The bodies of clients with access; the guard leaves it in their requests.
+/// Limits concurrent uploads by clients with access. The guard adds this to the request extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Uploads(Arc<Semaphore>);
 
-/// The body of a client with access.
+/// The request body of a client with access.
 #[derive(Debug)]
 pub(crate) struct Upload {
     body: Body,
     uploads: Uploads,
 }
 
-/// The largest number of bytes in a form.
+/// Maximum size of a form.
 pub(crate) const MAX_FORM_BYTES: usize = 16_384;
 
-/// The number of logins whose bodies are read at the same time.
+/// Maximum number of concurrent login bodies.
 const MAX_LOGINS: usize = 64;
-/// The number of other bodies that are read at the same time.
+/// Maximum number of other concurrent bodies.
 const MAX_UPLOADS: usize = 64;
 
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Logins {
-    /// Reads the form of a login.
+    /// Reads the login form.
     pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, Problem> {
         let (read, handle) = abortable(read(body, MAX_FORM_BYTES, LOGIN_TIMEOUT));
         {
@@ -73,7 +73,7 @@ impl Upload {
         Self { body, uploads: uploads.unwrap_or_else(Uploads::new) }
     }
 
-    /// Reads the body to its end, within this number of bytes.
+    /// Reads the whole body, up to `max` bytes.
     pub(crate) async fn read(self, max: usize) -> Result<Vec<u8>, Problem> {
         let Ok(_permit) = self.uploads.0.try_acquire() else { return Err(Problem::too_many_bodies()) };
         read(self.body, max, UPLOAD_TIMEOUT).await

@@ -1,6 +1,7 @@
-//! The time zone of a site, whose days begin and end at midnight, also when clocks change.
+//! The time zone of a site. Days start and end at midnight, including when clocks change.
 //!
-//! Days are sums of finer buckets. The store keeps nothing for a zone, so the zone can be changed at any time.
+//! Days are sums of finer buckets. The store does not keep data per time zone, so you can change the zone at
+//! any time.
 
 #[cfg(feature = "time-zone")]
 pub(crate) mod named;
@@ -8,7 +9,7 @@ pub(crate) mod named;
 use counter_core::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 
-/// The time zone of a site: UTC, or a zone of the IANA database.
+/// The time zone of a site: UTC or an IANA time zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Zone {
     named: Option<TimeZone>,
@@ -19,12 +20,12 @@ impl Zone {
         self.named.is_none()
     }
 
-    /// The name by which browsers know the zone.
+    /// Returns the IANA name, as used by browsers.
     pub(crate) fn name(&self) -> &str {
         self.named.as_ref().and_then(TimeZone::iana_name).unwrap_or("UTC")
     }
 
-    /// The local time of an instant, as the instant at which UTC has the same time.
+    /// Converts an instant to local time, expressed as the instant at which UTC clocks show this time.
     pub(crate) fn local(&self, at: Timestamp) -> Timestamp {
         match self.named.as_ref().zip(instant(at)) {
             Some((zone, at)) => timestamp(at.as_second().saturating_add(zone.to_offset(at).seconds().into())),
@@ -32,7 +33,8 @@ impl Zone {
         }
     }
 
-    /// The instant of a local time: the first of two, and the one after a time that clocks skip.
+    /// Converts a local time to an instant. Ambiguous times map to the earlier instant, and skipped times to
+    /// the instant after the gap.
     pub(crate) fn at(&self, local: Timestamp) -> Timestamp {
         if let Some((zone, shown)) = self.named.as_ref().zip(instant(local))
             && let Ok(at) = zone.to_timestamp(Offset::UTC.to_datetime(shown))
@@ -42,7 +44,7 @@ impl Zone {
         local
     }
 
-    /// The beginning of the day of an instant: midnight, or the time to which clocks skip it.
+    /// Returns the start of the day: midnight, or the end of the gap if clocks skip midnight.
     pub(crate) fn day(&self, at: Timestamp) -> Timestamp {
         if let Some((zone, at)) = self.named.as_ref().zip(instant(at))
             && let Ok(day) = at.to_zoned(zone.clone()).start_of_day()
@@ -52,13 +54,13 @@ impl Zone {
         Timestamp::from_unix(at.as_unix() / 86_400 * 86_400)
     }
 
-    /// The beginning of the next day.
+    /// Returns the start of the next day.
     pub(crate) fn next_day(&self, day: Timestamp) -> Timestamp {
-        // A day is shorter than this and longer than half of it.
+        // Days are shorter than this, but longer than half of this.
         self.day(self.day(day).plus(36 * 3600))
     }
 
-    /// The beginning of the day before the one that begins here.
+    /// Returns the start of the previous day, given the start of a day.
     pub(crate) fn day_before(&self, day: Timestamp) -> Timestamp {
         self.day(day.minus(1))
     }

@@ -13,32 +13,33 @@ use http::{HeaderValue, Method, Request, header};
 use crate::line::Line;
 use crate::malformed::Malformed;
 
-/// Decides on the lines of an access log as an [`AccessCounterLayer`] decides on requests.
+/// Evaluates lines of an access log, like an [`AccessCounterLayer`] evaluates requests.
 ///
-/// A line becomes a request head, which passes through the same rules, identity, bot detection, facets and closures.
-/// So a line has the same hits as the request had in the layer.
+/// A line is converted to a request head, to which the same rules, identity, bot detection, facets and
+/// closures are applied. This will produce the same hits as the request in the layer.
 ///
 /// # Limits of a log
 ///
-/// - There is no router, so there is no matched route. Write templates as [rules](AccessCounterLayer::rules), or
-///   derive them from the path in [`matched_path`](AccessCounterLayer::matched_path) or
-///   [`fallback`](AccessCounterLayer::fallback).
-/// - A gRPC call counts under its method only if this process knows the method, because a log does not say if it
-///   exists.
-/// - Closures see only the headers that are logged, and only the [`SocketAddr`] of the peer as an extension. If the
-///   layer [issues](counter_layer::IssuedCookie) a cookie and `Cookie` is logged, lines contain only what the client
-///   sent.
-/// - With HTTP/2, the site is logged as the header `Host` instead of the authority.
-/// - If the service panics or fails, the log contains the status that the server sent instead. A status of 499 means
-///   that the client closed the connection.
+/// - A matched route is not available, because we don't have a router. You can use templates in
+///   [rules](AccessCounterLayer::rules), or derive templates from the path in
+///   [`matched_path`](AccessCounterLayer::matched_path) or [`fallback`](AccessCounterLayer::fallback).
+/// - A gRPC call only counts under the method if this process knows the method, because a log does not
+///   contain if it exists.
+/// - Closures can only access logged headers, and the [`SocketAddr`] of the peer as an extension. If the
+///   layer [issues](counter_layer::IssuedCookie) a cookie and `Cookie` is logged, lines only contain the
+///   cookie sent by the client.
+/// - With HTTP/2, the site is in the `Host` header instead of the authority.
+/// - If the service panics or fails, the log contains the status that the server sent instead. A status of
+///   499 means that the client closed the connection.
 /// - A header with the value `-` looks like a missing header. Servers join repeated headers with commas.
-/// - A hit counts in the second that the server logs: the end of the request for nginx, the beginning for Apache.
-/// - For [distributions](AccessCounterLayer::distributions), lines contain the status and, if they are logged, the
-///   time to the end of the response (unless in whole seconds) and the bytes of the body. Only CloudFront logs the
-///   time to the head of the response.
-/// - The layer does not measure event streams or responses that were not sent completely. A log does not tell them
-///   from other responses.
-/// - If nginx sends chunks to an HTTP/1.1 client, it counts the chunk headers as well, which are 5 bytes or more.
+/// - The time of a hit is the logged time: the end of the request for nginx, but the start for Apache.
+/// - For [distributions](AccessCounterLayer::distributions), we use the status and, if available, the time to
+///   the end of the response (unless in whole seconds) and the body size. Only CloudFront logs the time to
+///   the response head.
+/// - The layer does not measure event streams or incomplete responses, but in a log these look like any other
+///   response.
+/// - If nginx sends chunks to an HTTP/1.1 client, the logged size includes the chunk headers, i.e. 5 bytes or
+///   more.
 /// - Actions of [`on_count`](AccessCounterLayer::on_count) do not run for lines.
 ///
 /// ```
@@ -61,55 +62,56 @@ use crate::malformed::Malformed;
 /// ```
 pub struct LogCounter {
     decider: Decider,
-    /// The key that identifies visitors, unless the identity has its own key.
+    /// The key that identifies visitors, unless the identity has a separate key.
     key: Option<VisitorKey>,
     behind: Option<(Forwarded, IpAddr)>,
     head: Head,
 }
 
-/// The decision about a line of a log.
+/// The result for a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// The request counts.
     Counted {
-        /// The hits of the request: under `hits`, on the page, and under facets and labels.
+        /// The hits of the request: for `hits`, for the page, and for facets and labels.
         hits: &'a [Hit],
         /// The kind of client.
         agent: Agent,
-        /// The bins of distributions that the request adds to, for
+        /// The distribution bins of the request, to be passed to
         /// [`Source::record_measured`](counter_core::source::Source::record_measured).
         measured: Measured<'a>,
     },
     /// The request does not count.
     Skipped(Skip),
-    /// The line matches the format, but does not contain a valid HTTP request.
+    /// The line has the right format, but does not contain a valid HTTP request.
     Malformed(Malformed),
 }
 
-/// A request head, whose memory is reused for every line.
+/// A request head, which is reused for all lines.
 struct Head {
     request: Request<()>,
-    /// The buffer that the target and the headers share. It is free again when they are dropped.
+    /// A buffer shared by the target and the headers. If these are dropped, it can be reused.
     text: BytesMut,
 }
 
 impl LogCounter {
-    /// Creates a counter that decides on the lines of an access log as this layer decides on requests.
+    /// Creates a counter that evaluates log lines like this layer evaluates requests.
     #[must_use]
     pub fn new(layer: &AccessCounterLayer) -> Self {
         let head = Head { request: Request::new(()), text: BytesMut::new() };
         Self { decider: Decider::new(layer), key: None, behind: None, head }
     }
 
-    /// Declares that a reverse proxy in front of the service writes the log. The proxy adds the address of the client
-    /// to this header, and the service sees the proxy at this address.
+    /// Declares that the log is written by a reverse proxy in front of the service. The proxy adds the client
+    /// address to this header, and the service sees the proxy at this address.
     ///
-    /// The peer in such a log is the client of the proxy. For each line, the counter rebuilds the request as the
-    /// service receives it: with the proxy as the peer, and the client appended to the header. Without this setting,
-    /// the log is treated as written by the service or by a server in the same place.
+    /// In such a log, the peer is the client of the proxy. We thus reconstruct the request as received by the
+    /// service, i.e. with the proxy as the peer, and with the client appended to the header. By default, we
+    /// assume that the log is written by the service or by a server in the same place.
     ///
-    /// Some requests never reach the service, because the proxy answers them (a malformed path, a body that is too
-    /// large, a file, a cached page). They count as well. A request that hyper refuses is a malformed line.
+    /// Some requests never reach the service, because the proxy responds directly (e.g. to a malformed path,
+    /// if the body is too large, or with a file or a cached page). These count as well. If hyper would reject
+    /// a request, the line is treated as malformed.
     #[must_use]
     pub fn behind(mut self, header: Forwarded, proxy: IpAddr) -> Self {
         self.behind = Some((header, proxy));
@@ -122,15 +124,15 @@ impl LogCounter {
         self.decider.needs_key()
     }
 
-    /// Returns the recorder of the counters that lines feed.
+    /// Returns the recorder of the counters.
     #[must_use]
     pub const fn recorder(&self) -> &Recorder {
         self.decider.recorder()
     }
 
-    /// Decides on a line. `key` is the visitor key of the salt epoch that contains the time of the line.
+    /// Evaluates a line. `key` must be the visitor key of the salt epoch that contains the time of the line.
     ///
-    /// An identity that is stable or has its own key ignores `key`. Nothing is recorded.
+    /// `key` is ignored if the identity is stable or has a separate key. This does not record anything.
     pub fn decide(&mut self, line: &Line<'_>, key: VisitorKey) -> Decision<'_> {
         if self.key != Some(key) && self.needs_key() {
             self.decider.use_key(key);
@@ -168,7 +170,7 @@ impl Head {
     #[inline]
     fn fill(&mut self, line: &Line<'_>) -> Result<(), Malformed> {
         let Self { request, text } = self;
-        // Frees the text, so that its memory is reused.
+        // Frees the buffer, so that it can be reused.
         *request.uri_mut() = Uri::default();
         request.headers_mut().clear();
         let host = line.host.filter(|_| line.header(&header::HOST).is_none());

@@ -1,4 +1,4 @@
-//! Logs in files that grow and are rotated.
+//! Log files that grow and are rotated.
 
 pub(super) mod fingerprint;
 
@@ -15,19 +15,19 @@ use flate2::read::MultiGzDecoder;
 use crate::lines::Lines;
 use fingerprint::Fingerprint;
 
-/// Finds new lines of a log, in the file itself and in its rotated files.
+/// Finds new lines of a log, including rotated files.
 ///
-/// Each [`poll`](Self::poll) lists the file and all files that start with the same name: `access.log`,
-/// `access.log.1`, `access.log.2.gz`, `access.log-20240501`. A [`Fingerprint`] identifies each of them. So the log
-/// can be renamed, recreated, copied and truncated, or compressed, any number of times between two polls or before
-/// the process started: each line is still read once. Lines that are written between the copy and the truncation of
-/// `copytruncate` are in no file, and are lost.
+/// [`poll`](Self::poll) lists all files that start with the same name: `access.log`, `access.log.1`,
+/// `access.log.2.gz`, `access.log-20240501`. These are identified by a [`Fingerprint`]. The log can thus be
+/// renamed, recreated, copied and truncated, or compressed, any number of times, even if the process is not
+/// running, but lines will still be read exactly once. With `copytruncate`, lines that are written between
+/// the copy and the truncation will be lost, because no file contains these.
 ///
-/// The follower keeps the latest 64 files open. If a file is deleted before it was read, for example during an outage
-/// of the store, it can still be read to the end. Then its disk space is freed.
+/// The follower keeps the latest 64 files open. If a file is deleted too early, e.g. during an outage of the
+/// store, we can thus still read it to the end. The disk space will be freed afterwards.
 ///
-/// The follower does not store positions, because the store of the counters has them. It neither spawns tasks nor
-/// waits. Poll as often as you like, on a thread that may block.
+/// The follower does not store positions, because the counter store already contains these. It does not spawn
+/// tasks or wait. You can poll as often as you like, but must do so on a thread that may block.
 ///
 /// ```
 /// use counter_log::Follower;
@@ -38,7 +38,7 @@ use fingerprint::Fingerprint;
 /// std::fs::write(&path, "one\ntwo\n")?;
 /// let mut follower = Follower::new(&path);
 /// for grown in follower.poll()? {
-///     let from = 4; // what the store says of the source with this fingerprint
+///     let from = 4; // the stored position of the source with this fingerprint
 ///     let Some(mut lines) = grown.lines(from)? else { continue };
 ///     assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((4..8, &b"two\n"[..])));
 ///     assert!(lines.next()?.is_none());
@@ -51,32 +51,32 @@ use fingerprint::Fingerprint;
 pub struct Follower {
     path: PathBuf,
     known: HashMap<PathBuf, Known>,
-    /// Files that are gone, and whether the next poll returns them.
+    /// Deleted files, and whether the next poll should return them.
     gone: Vec<(Grown, bool)>,
 }
 
-/// A file at the time of the last poll.
+/// The state of a file at the latest poll.
 #[derive(Debug)]
 struct Known {
-    /// `None` if the file has to be read again.
+    /// `None` if the file must be read again.
     look: Option<Look>,
     fingerprint: Option<Fingerprint>,
     length: u64,
     file: Option<Arc<File>>,
 }
 
-/// A part of a log, in a file that is new or has changed since the last poll.
+/// A part of a log, in a file that is new or has changed since the previous poll.
 #[derive(Clone, Debug)]
 pub struct Grown {
     path: PathBuf,
     fingerprint: Fingerprint,
     length: u64,
     is_gone: bool,
-    /// The file, in case it is deleted.
+    /// Kept open in case the file is deleted.
     file: Option<Arc<File>>,
 }
 
-/// The metadata that stays the same while a file does not change.
+/// Metadata that changes whenever the file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     length: u64,
@@ -84,10 +84,10 @@ struct Look {
     inode: u64,
 }
 
-/// The bytes of a log in a file.
+/// The content of a log file.
 ///
-/// For a compressed file, these are the decompressed bytes. They end at the end of the file, and earlier if the file
-/// was truncated and starts with another line now.
+/// For a compressed file, this is the decompressed content. Reads end at the end of the file, or earlier if
+/// the file was truncated and now starts with a different line.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -102,33 +102,34 @@ enum Content {
     Gzip(Box<MultiGzDecoder<File>>),
 }
 
-/// The first bytes of a gzip file (RFC 1952).
+/// The magic number of gzip files (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The maximum number of open files.
 const MAX_OPEN: usize = 64;
 
 impl Follower {
-    /// Creates a follower of the log in this file. The file need not exist yet.
+    /// Creates a follower for this log file. The file does not need to exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), known: HashMap::new(), gone: Vec::new() }
     }
 
-    /// Returns the parts of the log that are new or have grown since the last poll, oldest first. The first poll
-    /// returns all parts.
+    /// Returns the parts of the log that are new or have grown since the previous poll, from old to new. The
+    /// initial poll returns all parts.
     ///
-    /// While a part is copied or compressed, it can exist twice and is returned once for each file. If a file cannot
-    /// be read, for example because it is deleted or incomplete, the next poll tries again.
+    /// A part may exist in two files, e.g. while it is being copied or compressed. In this case, both are
+    /// returned. If a file can't be read, e.g. because it is deleted or incomplete, the next poll will try
+    /// again.
     ///
-    /// A part without a file is returned one last time: see [`Grown::is_gone`].
+    /// If the file of a part was deleted, the part is returned a final time; see [`Grown::is_gone`].
     ///
     /// # Errors
-    /// Fails if the folder cannot be listed.
+    /// Fails if the folder can't be listed.
     pub fn poll(&mut self) -> io::Result<Vec<Grown>> {
         let mut grown = Vec::new();
         let mut files = files_of(&self.path)?;
         let mut before = std::mem::take(&mut self.known);
-        // Numbered rotations are not in the order of their names.
+        // The names of numbered rotations do not sort by age.
         files.sort_by_key(|(_, look)| look.modified);
         let first_open = files.len().saturating_sub(MAX_OPEN);
         for (place, (path, look)) in files.into_iter().enumerate() {
@@ -138,7 +139,7 @@ impl Follower {
                     self.known.insert(path, known);
                     continue;
                 }
-                // The previous content may be in another file now, or deleted.
+                // The previous content might have moved to a different file, or may be deleted.
                 before.insert(path.clone(), known);
             }
             let Ok((file, fingerprint)) = identify(&path) else {
@@ -159,9 +160,9 @@ impl Follower {
         Ok(gone.into_iter().chain(grown).collect())
     }
 
-    /// Returns the parts that were in a file before and are in no file now.
+    /// Returns the parts whose file has disappeared.
     fn find_gone(&mut self, before: HashMap<PathBuf, Known>) -> Vec<Grown> {
-        // All other parts were read, because the caller did not request them again.
+        // We can drop parts that the caller did not request again, because these have been read.
         let known = &self.known;
         let is_back = |gone: &Grown| known.values().any(|known| known.fingerprint == Some(gone.fingerprint));
         self.gone.retain(|(gone, is_due)| *is_due && !is_back(gone));
@@ -178,8 +179,8 @@ impl Follower {
         self.gone.iter().map(|(grown, _)| grown.clone()).collect()
     }
 
-    /// Makes the next poll return a part of the log again. Call it if the part could not be read completely, or if
-    /// the store returned to an older state.
+    /// Makes the next poll return a part of the log again. You must call this if you could not read the whole
+    /// part, or if the store returned to an older state.
     pub fn again(&mut self, fingerprint: Fingerprint) {
         for known in self.known.values_mut().filter(|known| known.fingerprint == Some(fingerprint)) {
             known.look = None;
@@ -189,7 +190,7 @@ impl Follower {
         }
     }
 
-    /// Returns whether the last poll found this part of the log in a file.
+    /// Returns whether the latest poll found a file with this part of the log.
     #[must_use]
     pub fn has(&self, fingerprint: Fingerprint) -> bool {
         self.known.values().any(|known| known.fingerprint == Some(fingerprint))
@@ -197,7 +198,7 @@ impl Follower {
 }
 
 impl Grown {
-    /// Returns the identity of this part of the log.
+    /// Returns the fingerprint of this part of the log.
     #[must_use]
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -209,38 +210,39 @@ impl Grown {
         &self.path
     }
 
-    /// Returns whether the file of this part was deleted. If the file is still open, its lines can be read once more;
-    /// otherwise the lines that were not read yet are lost.
+    /// Returns whether the file was deleted. If we still have it open, you can read the lines once more, but
+    /// otherwise any unread lines are lost.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Returns the length of the file in bytes. For a compressed file, this is the compressed length.
+    /// Returns the file length in bytes. For a compressed file, this is the compressed length.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the lines from this position on. Returns `None` if the file was deleted, is shorter, or starts with
-    /// another line now. Then the part may be in another file, and another poll finds it.
+    /// Returns the lines starting at this position, or `None` if the file was deleted, is shorter, or now
+    /// starts with a different line. In this case, the part might have moved to a different file, and the
+    /// next poll will find it.
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
+    /// Fails if the file can't be read.
     pub fn lines(&self, position: u64) -> io::Result<Option<Lines<LogFile>>> {
         Ok(self.file_at(position)?.map(|file| file.into_lines(position)))
     }
 
-    /// Opens the file at its beginning. Returns `None` as [`lines`](Self::lines) does.
+    /// Opens the file at the start. Returns `None` under the same conditions as [`lines`](Self::lines).
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
+    /// Fails if the file can't be read.
     pub fn open(&self) -> io::Result<Option<LogFile>> {
         self.file_at(0)
     }
 
     fn file_at(&self, position: u64) -> io::Result<Option<LogFile>> {
-        // A poll has already checked a compressed file.
+        // We don't need to check compressed files again.
         let at = |file| {
             let mut file = LogFile::of(self.path.clone(), file)?;
             file.expected = Some(self.fingerprint);
@@ -259,11 +261,11 @@ impl Grown {
 }
 
 impl LogFile {
-    /// Opens a file and detects from its first bytes if it is compressed. A compressed file is read completely, so
-    /// that no line of a damaged or incomplete file counts.
+    /// Opens a file and detects if it is compressed. A compressed file will be read completely, so that lines
+    /// of a damaged or incomplete file don't count.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened or read, or is damaged.
+    /// Fails if the file can't be opened or read, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::checked(path.as_ref().to_owned(), File::open(&path)?)
     }
@@ -279,10 +281,10 @@ impl LogFile {
         Self::of(path, file)
     }
 
-    /// Opens the file again at its beginning, without checking it completely.
+    /// Opens the file again at the start, without checking it.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened or read.
+    /// Fails if the file can't be opened or read.
     pub fn reopen(&self) -> io::Result<Self> {
         Self::of(self.path.clone(), File::open(&self.path)?)
     }
@@ -301,13 +303,13 @@ impl LogFile {
         Ok(Self { path, content, expected: None })
     }
 
-    /// Returns `true` for a compressed file, which does not grow.
+    /// Returns `true` for a compressed file, i.e. a file that does not grow.
     #[must_use]
     pub const fn is_compressed(&self) -> bool {
         matches!(self.content, Content::Gzip(_))
     }
 
-    /// Returns the lines from this position on. The lines of a compressed file are [finished](Lines::finished).
+    /// Returns the lines starting at this position. Compressed files are [finished](Lines::finished).
     pub fn into_lines(self, position: u64) -> Lines<Self> {
         let is_finished = self.is_compressed();
         let lines = Lines::new(self, position);
@@ -317,7 +319,7 @@ impl LogFile {
     /// Moves forward to a position. Returns `false` if the file is shorter.
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
+    /// Fails if the file can't be read.
     pub fn skip_to(&mut self, position: u64) -> io::Result<bool> {
         match &mut self.content {
             Content::Plain(file) => {
@@ -328,7 +330,8 @@ impl LogFile {
         }
     }
 
-    /// Returns whether the file starts with the expected line. A compressed file does not change.
+    /// Returns whether the file still starts with the expected line. We assume that compressed files don't
+    /// change.
     fn is_as_expected(&mut self) -> io::Result<bool> {
         let (Some(fingerprint), Content::Plain(file)) = (self.expected, &mut self.content) else {
             return Ok(true);
@@ -347,7 +350,7 @@ impl Read for LogFile {
             Content::Plain(file) => file.read(buffer)?,
             Content::Gzip(file) => file.read(buffer)?,
         };
-        // After reading, because the data may have been written after the file was truncated.
+        // This must be checked after reading, because the file may have been truncated before the read.
         if read > 0 && !self.is_as_expected()? {
             return Ok(0);
         }
@@ -365,14 +368,14 @@ impl Look {
     }
 }
 
-/// Opens a file and returns its fingerprint.
+/// Opens a file and computes the fingerprint.
 fn identify(path: &Path) -> io::Result<(File, Option<Fingerprint>)> {
     let file = File::open(path)?;
     let fingerprint = Fingerprint::read(LogFile::checked(path.to_owned(), file.try_clone()?)?)?;
     Ok((file, fingerprint))
 }
 
-/// Lists the files of a log: the file at its path, and all files whose names start with its name.
+/// Lists the files of a log, i.e. the file at this path and all rotated files.
 fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -382,7 +385,7 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // A file may be deleted meanwhile, or be a link.
+        // The file might have been deleted since, or may be a symbolic link.
         if is_of(name, &entry.file_name())
             && let Ok(metadata) = fs::metadata(entry.path())
             && metadata.is_file()
@@ -393,8 +396,8 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     Ok(files)
 }
 
-/// Returns `true` for the name of a rotated file: the name of the log with a number, a date, or `old` after it, and
-/// optionally `gz` after that.
+/// Returns `true` if the name is the log name, optionally followed by a number, a date or `old`, and
+/// optionally by `gz`.
 fn is_of(log: &OsStr, name: &OsStr) -> bool {
     let Some(rest) = name.as_encoded_bytes().strip_prefix(log.as_encoded_bytes()) else { return false };
     let rest = rest.strip_suffix(b".gz").unwrap_or(rest);

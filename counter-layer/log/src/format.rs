@@ -1,4 +1,4 @@
-//! Formats of access logs, and the parser of their lines.
+//! Access log formats, and the line parser.
 
 mod clock;
 mod escapes;
@@ -38,9 +38,9 @@ enum Kind {
     Json,
 }
 
-/// Reads lines of one format.
+/// Parses lines of a format.
 ///
-/// It reuses the memory of earlier lines.
+/// A parser reuses the memory of earlier lines.
 #[derive(Clone)]
 pub struct Parser {
     format: Format,
@@ -48,7 +48,7 @@ pub struct Parser {
     fields: Fields,
 }
 
-/// The maximum length of a line in bytes: 64 KiB.
+/// Maximum length of a line in bytes: 64 KiB.
 pub const MAX_LINE: usize = 65_536;
 
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -57,85 +57,85 @@ const VHOST_COMBINED: &str = r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{U
 const MAIN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i""#;
 
 impl Format {
-    /// Returns the common log format, of CERN's httpd and all since: `%h %l %u %t "%r" %>s %b`.
+    /// Returns the common log format: `%h %l %u %t "%r" %>s %b`.
     #[must_use]
     pub fn common() -> Self {
         Self::known(COMMON)
     }
 
-    /// Returns the combined log format of Apache and nginx: the common format, `"%{Referer}i"` and
+    /// Returns the combined log format of Apache and nginx: the common format with `"%{Referer}i"` and
     /// `"%{User-Agent}i"`.
     #[must_use]
     pub fn combined() -> Self {
         Self::known(COMBINED)
     }
 
-    /// Returns the format `vhost_combined` of Debian's Apache: the name of the site and its port (`%v:%p`), followed
-    /// by the combined format.
+    /// Returns the format `vhost_combined` of Apache in Debian: the site name and the port (`%v:%p`),
+    /// followed by the combined format.
     #[must_use]
     pub fn vhost_combined() -> Self {
         Self::known(VHOST_COMBINED)
     }
 
-    /// Returns the format `main` of the default configuration of nginx: the combined format, followed by
+    /// Returns the format `main` in the default nginx configuration: the combined format, followed by
     /// `"%{X-Forwarded-For}i"`.
     #[must_use]
     pub fn main() -> Self {
         Self::known(MAIN)
     }
 
-    /// Returns the extended format of the W3C, which IIS and CloudFront write. Directives (`#Fields:`, `#Date:`) may
-    /// stand anywhere, and apply to the lines that follow.
+    /// Returns the W3C extended log format, used by IIS and CloudFront. Directives (`#Fields:`, `#Date:`) can
+    /// occur anywhere, and apply to the lines that follow.
     ///
-    /// IIS writes `+` for a space in a header. So a user agent that contains `+` is read with a space instead.
+    /// IIS replaces spaces in headers by `+`. If a user agent contains `+`, it will thus be read as a space.
     #[must_use]
     pub const fn w3c() -> Self {
         Self(Kind::W3c)
     }
 
-    /// Returns the format of Caddy: one JSON object per line.
+    /// Returns the Caddy format, with a JSON object per line.
     #[must_use]
     pub const fn caddy() -> Self {
         Self(Kind::Json)
     }
 
-    /// Returns the format of nginx with `escape=json`. Fields have the names of the variables (`remote_addr`,
-    /// `time_iso8601`, `request`, `http_user_agent` or any other `http_` header) or other common names, such as
-    /// `clientip`, `@timestamp` and `user_agent`.
+    /// Returns the nginx format with `escape=json`. Fields can have the name of the nginx variable
+    /// (`remote_addr`, `time_iso8601`, `request`, `http_user_agent` or any other `http_` header), or a common
+    /// name such as `clientip`, `@timestamp` and `user_agent`.
     ///
-    /// It is the same parser as for [`caddy`](Self::caddy).
+    /// This uses the same parser as [`caddy`](Self::caddy).
     #[must_use]
     pub const fn nginx() -> Self {
         Self(Kind::Json)
     }
 
-    /// Returns the format of a pattern in the syntax of Apache's
-    /// [`LogFormat`](https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#formats).
+    /// Compiles a pattern in the Apache
+    /// [`LogFormat`](https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#formats) syntax.
     ///
-    /// | directive | what is read |
+    /// | directive | field |
     /// |---|---|
-    /// | `%h` `%a` `%{c}a` | the peer; the first of them counts |
+    /// | `%h` `%a` `%{c}a` | the peer; the leftmost is used |
     /// | `%t` `%{sec}t` `%{msec}t` `%{usec}t` | the time |
-    /// | `%{format}t` | the time by the conversions `%d %e %m %b %h %Y %y %H %M %S %T %R %F %D %z %Z %s` of `strftime`; UTC without a zone |
+    /// | `%{format}t` | the time, with the `strftime` conversions `%d %e %m %b %h %Y %y %H %M %S %T %R %F %D %z %Z %s`; UTC without a zone |
     /// | `%r`, or `%m`, `%U`, `%q` and `%H` | the request |
     /// | `%s` `%>s` | the status |
-    /// | `%{Name}i` | any header of the request |
-    /// | `%v` `%V` | the name of the site |
+    /// | `%{Name}i` | any request header |
+    /// | `%v` `%V` | the site name |
     /// | `%b` `%B` `%O` | the bytes sent |
     /// | `%D` `%T` `%{s}T` `%{ms}T` `%{us}T` | the duration |
     ///
-    /// All other directives are skipped as text up to the literal that follows. Quotation marks may be escaped by a
-    /// backslash, as in a configuration file. Lines may have more fields than the pattern.
+    /// Other directives are skipped, up to the literal that follows. You can escape quotation marks with a
+    /// backslash, like in a configuration file. Lines can contain additional fields at the end.
     ///
     /// # Errors
-    /// Fails if a directive is not understood, if the end of a field cannot be found, or if the pattern has no time,
-    /// no request, or no status.
+    /// Fails if a directive is not supported, if the end of a field is ambiguous, or if the pattern lacks the
+    /// time, the request or the status.
     pub fn pattern(pattern: &str) -> Result<Self, FormatError> {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
 
-    /// Returns `true` if the log can contain directives for the lines that follow. If you start in the middle, pass
-    /// the earlier lines that start with `#` to the [`Parser`] first.
+    /// Returns `true` if the log can contain directives that apply to later lines. If you don't start at the
+    /// beginning, you must pass all earlier lines that start with `#` to the [`Parser`].
     #[must_use]
     pub const fn has_directives(&self) -> bool {
         matches!(self.0, Kind::W3c)
@@ -149,7 +149,7 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Parses the name of a format (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`) or a
+    /// Parses a format name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`) or a
     /// [pattern](Format::pattern).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
@@ -166,17 +166,17 @@ impl FromStr for Format {
 }
 
 impl Parser {
-    /// Creates a parser of this format.
+    /// Creates a parser for this format.
     #[must_use]
     pub fn new(format: Format) -> Self {
         Self { format, directives: Directives::default(), fields: Fields::default() }
     }
 
-    /// Reads a line, with or without its line ending. Returns `None` for an empty line and for a directive of
+    /// Parses a line, with or without the line ending. Returns `None` for empty lines, and for directives in
     /// [`Format::w3c`].
     ///
     /// # Errors
-    /// Returns the reason if the line is not a valid request.
+    /// Fails if the line is not a valid request.
     pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Line<'a>>, Malformed> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);

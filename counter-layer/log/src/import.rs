@@ -13,7 +13,7 @@ use crate::keys::Keys;
 use crate::lines::Lines;
 use crate::malformed::MalformedLines;
 
-/// Counts logs into [sources](counter_core::source). Each line counts once, even if the log is read again.
+/// Counts logs into [sources](counter_core::source). Lines count exactly once, even if the log is read again.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -32,7 +32,7 @@ use crate::malformed::MalformedLines;
 ///     let position = import.count("web-1".parse()?, open).await?;
 ///     assert_eq!(position, Some(log.len() as u64));
 /// }
-/// // The second read finds no new lines.
+/// // The second read does not find new lines.
 /// let [status] = &counters.sources().statuses()[..] else { unreachable!() };
 /// assert_eq!((status.ledger.records.read, import.malformed().total()), (2, 1));
 /// # Ok(())
@@ -42,9 +42,9 @@ use crate::malformed::MalformedLines;
 pub struct Import {
     sources: Sources,
     parser: Parser,
-    /// Whether counted lines are read again, because they can contain directives.
+    /// Whether we need to read lines that are already counted, because these may contain directives.
     has_directives: bool,
-    /// The source whose directives the parser has read, and up to which position.
+    /// The source of the directives in the parser, and the position up to which these have been read.
     directives_of: Option<(SourceName, u64)>,
     counter: LogCounter,
     keys: Keys,
@@ -52,21 +52,22 @@ pub struct Import {
     marks: Marks,
 }
 
-/// The reason why an import stopped. Nothing is lost: the next import continues at the position in the store.
+/// The reason why an import stopped. This does not lose lines: the next import continues at the stored
+/// position.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The log cannot be read.
+    /// The log can't be read.
     Log(io::Error),
-    /// The store refuses the counts, or does not return the position.
+    /// The store can't be read, or rejects the counts.
     Store(Error),
 }
 
-/// The maximum time between two commits.
+/// The maximum time between commits.
 const COMMIT: Duration = Duration::from_secs(1);
 
 impl Import {
-    /// Creates an import for logs of one format.
+    /// Creates an import for logs in this format.
     #[must_use]
     pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
         let (has_directives, parser) = (format.has_directives(), Parser::new(format));
@@ -74,31 +75,31 @@ impl Import {
         Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed, marks }
     }
 
-    /// Returns the marks of the lines that were read since the last call. [Note](crate::LogIndex::note) them under
-    /// the name of their source.
+    /// Returns the marks of the lines read since the previous call. You should [note](crate::LogIndex::note)
+    /// them under the source name.
     pub fn take_marks(&mut self) -> Marks {
         std::mem::take(&mut self.marks)
     }
 
-    /// Returns the number of malformed lines by reason. Lines that are read again are counted again.
+    /// Returns the number of malformed lines by reason. If lines are read again, they are included again.
     #[must_use]
     pub const fn malformed(&self) -> MalformedLines {
         self.malformed
     }
 
-    /// Counts the new lines of a source, and returns the position after the last line.
+    /// Counts the new lines of a source, and returns the position at the end.
     ///
-    /// `open` returns the lines from a position on. It is called again if the position in the store has changed
-    /// meanwhile, because another import was faster or a failover lost counts. If `open` returns `None`, so does
-    /// `count`.
+    /// `open` should return the lines starting at a position. It will be called again if the stored position
+    /// has changed in the meantime, because a different import was faster or a failover lost counts. If
+    /// `open` returns `None`, this also returns `None`.
     ///
-    /// Reading blocks the thread.
+    /// This blocks the thread while reading.
     ///
     /// # Errors
-    /// Fails if the log cannot be read, or if the store does not answer.
+    /// Fails if the log can't be read, or if the store does not respond.
     ///
     /// # Cancel safety
-    /// The next call counts everything that was not committed.
+    /// If this is cancelled, the next call will count all lines that have not been committed.
     pub async fn count<R: Read>(
         &mut self,
         name: SourceName,
@@ -108,14 +109,15 @@ impl Import {
         self.count_into(&mut source, open).await
     }
 
-    /// Counts new lines as [`count`](Self::count) does, into a source that stays open. Use it to follow a log.
+    /// Counts new lines into a source that stays open. Otherwise, this is the same as [`count`](Self::count).
+    /// Use this to follow a log.
     ///
-    /// While the log is quiet, call [`Source::check`] every few seconds. If it reports that the source has moved, the
-    /// store has returned to an older state, for example in a failover. Then call this method again to count the
-    /// lines from there on.
+    /// If the log does not grow, you should call [`Source::check`] every few seconds. If it reports that the
+    /// source has moved, the store has returned to an older state, e.g. after a failover. In this case, call
+    /// this method again to count the lines from this position.
     ///
     /// # Errors
-    /// Fails as [`count`](Self::count) does.
+    /// Fails under the same conditions as [`count`](Self::count).
     ///
     /// # Cancel safety
     /// The same as for [`count`](Self::count).
@@ -124,7 +126,7 @@ impl Import {
         source: &mut Source,
         mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
     ) -> Result<Option<u64>, ImportError> {
-        // Sends what an earlier call could not send.
+        // An earlier call might not have sent everything.
         _ = source.commit().await.map_err(ImportError::Store)?;
         loop {
             let position = source.position();
@@ -132,7 +134,7 @@ impl Import {
             let from = if self.has_directives && !has_read { 0 } else { position };
             let Some(mut lines) = open(from).map_err(ImportError::Log)? else { return Ok(None) };
             let counted = self.read(source, &mut lines).await;
-            // Lines before the error count.
+            // Even if reading failed, we still count the lines before the error.
             match (source.close().await.map_err(ImportError::Store)?, counted) {
                 (Commit::Moved, _) | (_, Ok(Commit::Moved)) => {}
                 (Commit::Done, Ok(Commit::Done)) => {

@@ -1,4 +1,4 @@
-//! An index of the logs with one name, by a sample of their lines.
+//! An index of the logs with the same name, based on a sample of lines.
 
 pub(super) mod marks;
 
@@ -19,19 +19,23 @@ use crate::format::Parser;
 use crate::lines::Lines;
 use marks::{Mark, Marks, keep, within};
 
-/// Recognizes lines that were already counted as part of another log.
+/// Recognizes lines that have already been counted as part of a different log.
 ///
-/// A [source](counter_core::source) counts each position of a log once. It does not notice if the log is a part of
-/// another log, for example because first lines were removed or several logs were merged. So before a log is counted,
-/// [`admit`](Self::admit) compares it with the [marks](Marks) of all logs with the same name. It refuses the log if
+/// A [source](counter_core::source) counts each position of a log once. However, it can't detect if the log
+/// is a part of a different log, e.g. because lines at the start were removed or logs were merged. Therefore,
+/// you should call [`admit`](Self::admit) before counting a log, to compare it with the [marks](Marks) of all
+/// logs with the same name. It rejects the log if
 ///
-/// - the log contains at least half of the marked lines of another log in the same time, in two or more seconds; or
-/// - the log starts with the first line of another log, and lacks at least a quarter of the marked lines that follow.
+/// - it contains at least half of the marked lines of a different log in the same period, in at least two
+///   different seconds; or
+/// - it starts with the same line as a different log, but lacks at least a quarter of the marked lines that
+///   follow.
 ///
-/// A log of up to 256 lines a day is compared completely. For a larger log, an excerpt of 2 % of a day is recognized
-/// with a probability of 99.4 %. Lines are not recognized if their time, request or size was changed.
+/// Logs of up to 256 lines per day are compared completely. In larger logs, an excerpt of 2 % of a day is
+/// recognized with a probability of 99.4 %. Lines can't be recognized if the time, request or size was
+/// changed.
 ///
-/// The marks of a day are a document in the store, which takes about 2 KB for each log and is kept forever.
+/// The marks of a day are stored in a document, which takes about 2 KB per log and is never deleted.
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     store: Arc<dyn DocumentStore>,
@@ -39,58 +43,58 @@ pub struct LogIndex {
     site: String,
 }
 
-/// The reason why a log is refused.
+/// The reason why a log is rejected.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LogIndexError {
-    /// Lines of one day were already counted as part of another log.
+    /// Lines of a day have already been counted as part of a different log.
     Counted {
-        /// The first time of the lines that both logs contain.
+        /// The earliest time of the lines in both logs.
         from: Timestamp,
-        /// The last time.
+        /// The latest time of the lines in both logs.
         to: Timestamp,
     },
-    /// Another log starts with the same line and continues with other lines.
+    /// A different log starts with the same line, but continues differently.
     SameBeginning,
-    /// The log cannot be read.
+    /// The log can't be read.
     Log(io::Error),
-    /// The store cannot be read or written.
+    /// The store can't be read or written.
     Store(Error),
 }
 
-/// The id of a log: the hash of its name.
+/// A log id, i.e. the hash of the name.
 type LogId = [u8; 16];
 
-/// The marks of one day for each log. The log that was noted first comes first.
+/// The marks of a day by log, in insertion order.
 type Noted = Vec<(LogId, BTreeSet<Mark>)>;
 
-/// A day of a log during the comparison.
+/// The state of the comparison for a day.
 #[derive(Default)]
 struct Day {
     noted: Noted,
-    /// The marks that were found, for each log in `noted`.
+    /// The marks found, for the logs in `known`.
     found: Vec<BTreeSet<Mark>>,
-    /// The first and the last second of all lines, and of the new lines.
+    /// The time range of all lines, and of the new lines, in seconds of the day.
     all: Option<(u64, u64)>,
     new: Option<(u64, u64)>,
 }
 
-/// The maximum number of logs on one day. The oldest is forgotten first.
+/// Maximum number of logs per day. If this is exceeded, the oldest log is removed.
 const MAX_LOGS: usize = 64;
 
-/// The number of lines after which other tasks may run.
+/// Yield to other tasks after this number of lines.
 const LINES_BEFORE_YIELD: u64 = 10_000;
 
-/// The format of the documents.
+/// The document format.
 const VERSION: u8 = 1;
 
 const DAY: u64 = 86_400;
 
-/// The key of log ids. It is public, because ids are hashes of names and do not identify visitors.
+/// The key for log ids. This can be public, because ids only identify logs, not visitors.
 const KEY: VisitorKey = VisitorKey::new(*b"names of logs' \x01");
 
 impl LogIndex {
-    /// Creates the index of the logs with this name, such as the name of a server. Logs with different names are not
+    /// Creates an index for the logs with this name, e.g. a server name. Only logs with the same name are
     /// compared.
     pub fn new(store: impl DocumentStore, name: &str) -> Self {
         let site = KEY.visitor(&[b"site", name.as_bytes()]);
@@ -98,11 +102,12 @@ impl LogIndex {
         Self { store: Arc::new(store), site }
     }
 
-    /// Compares a log from its first line on with the logs that were counted before, and [notes](Self::note) it.
-    /// Lines before the position `counted` were counted by the source of this name.
+    /// Compares a log with the logs that have already been counted, and [notes](Self::note) it. `lines` must
+    /// start at the beginning of the log. Lines before the position `counted` have already been counted by
+    /// the source with this name.
     ///
     /// # Errors
-    /// Fails if the log is refused, or if the log or the store cannot be read.
+    /// Fails if the log is rejected, or if the log or the store can't be read.
     pub async fn admit<R: Read>(
         &self,
         log: &SourceName,
@@ -137,10 +142,10 @@ impl LogIndex {
         self.note(log, &marks).await.map_err(LogIndexError::Store)
     }
 
-    /// Notes lines that were counted or will be counted now.
+    /// Stores the marks of lines that have been or are about to be counted.
     ///
     /// # Errors
-    /// Fails if the store cannot be read or written. You can call it again with the same marks.
+    /// Fails if the store can't be read or written. You can retry with the same marks.
     pub async fn note(&self, log: &SourceName, marks: &Marks) -> Result<(), Error> {
         for (day, marks) in marks.days() {
             self.note_day(log, day, marks).await?;
@@ -178,7 +183,7 @@ impl LogIndex {
 }
 
 impl Day {
-    /// Looks up a line in the marks of this log and, if the line is new, in the marks of other logs.
+    /// Compares a line with the marks of this log. If the line is new, this also compares other logs.
     fn compare(&mut self, own: LogId, mark: Mark, is_new: bool) {
         let extend = |range: &mut Option<(u64, u64)>| {
             let (first, last) = range.unwrap_or((mark.second(), mark.second()));
@@ -198,7 +203,7 @@ impl Day {
     fn check(&self, own: LogId, day: u64) -> Result<(), LogIndexError> {
         for ((log, noted), found) in self.noted.iter().zip(&self.found) {
             if *log == own {
-                // The last second may be incomplete, because the file was copied while it was written.
+                // The final second may be incomplete, because the file was copied while it was being written.
                 let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
                 let expected = within(noted, &(first..=last - 1));
                 let there = within(found, &(first..=last - 1));
@@ -233,7 +238,7 @@ fn encode(noted: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the output of [`encode`]. Returns `None` for any other bytes.
+/// Decodes the output of [`encode`]. Returns `None` if this is not possible.
 fn decode(bytes: &[u8]) -> Option<Noted> {
     let (&VERSION, mut rest) = bytes.split_first()? else { return None };
     let mut noted = Noted::new();
@@ -282,7 +287,7 @@ mod tests {
     use super::*;
     use crate::Format;
 
-    /// Returns lines for some seconds of a day. `from` is the first second.
+    /// Returns lines for some seconds of a day, starting at the second `from`.
     fn lines(from: u64, seconds: std::ops::Range<u64>, path: &str) -> String {
         let line = |second: u64| {
             let at = from + second;
@@ -310,7 +315,7 @@ mod tests {
             let (first, second) = (part(0..day / 2), part(day / 2..day));
             assert_eq!(admit(&index, "first", &first, 0).await, Ok(()));
             assert_eq!(admit(&index, "second", &second, 0).await, Ok(()));
-            // The log has grown, and was counted up to the end of the first one.
+            // The log has grown, and has been counted up to the previous end.
             for _ in 0..2 {
                 assert_eq!(admit(&index, "second", &part(day / 2..day + 50), second.len()).await, Ok(()));
             }
@@ -318,7 +323,7 @@ mod tests {
                 let refused = admit(&index, "another", &text, 0).await.expect_err("it was counted");
                 assert!(refused.starts_with("Counted"), "{refused}");
             }
-            // The first log was merged with the second.
+            // Both logs were merged.
             let refused =
                 admit(&index, "first", &part(0..day), first.len()).await.expect_err("it was counted");
             assert!(refused.starts_with("Counted"), "{refused}");
@@ -331,7 +336,7 @@ mod tests {
         let index = LogIndex::new(MemoryStore::new(), "web-1");
         let (one, shared) = (lines(0, 0..500, "/"), lines(0, 0..1, "/"));
         assert_eq!(admit(&index, "one", &one, 0).await, Ok(()));
-        // Of the same time, and with lines of one second in common.
+        // Logs of the same period that only share a second.
         let other = shared + &lines(0, 1..500, "/other");
         assert_eq!(admit(&index, "other", &other, 0).await, Ok(()));
         let refused = admit(&index, "one", &other, one.len()).await.expect_err("it is another log");

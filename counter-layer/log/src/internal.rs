@@ -1,3 +1,4 @@
-//! Items for the other packages of this workspace, which pin the exact version. They are not part of the API.
+//! Items for other packages in this workspace, which must pin the exact version. These are not part of the
+//! public API.
 
 pub use crate::keys::Keys;

@@ -5,11 +5,12 @@ use counter_core::time::Bucket;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Error, Timestamp};
 
-/// The visitor keys of recent epochs, the latest last.
+/// A cache of visitor keys of recent epochs, in insertion order.
 #[derive(Default)]
 pub struct Keys(Vec<(Bucket, VisitorKey)>);
 
-/// The number of cached keys. Records of an old log that is not in order are from several days.
+/// Maximum number of cached keys. If an old log is not sorted, consecutive records might be from different
+/// days.
 const EPOCHS: usize = 16;
 
 impl Keys {
@@ -19,7 +20,7 @@ impl Keys {
         self.0.iter().rev().find(is_of).map(|(_, key)| *key)
     }
 
-    /// Adds the key of an epoch, and removes the oldest if there are too many.
+    /// Adds the key of an epoch. If the cache is full, this removes the oldest key.
     pub fn insert(&mut self, epoch: Bucket, key: VisitorKey) {
         if self.0.len() >= EPOCHS {
             self.0.remove(0);

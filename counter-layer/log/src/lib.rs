@@ -1,10 +1,10 @@
 //! Access logs and JSON records as sources of access counters.
 //!
-//! A [`Parser`] reads the lines of a [`Format`], and a [`LogCounter`] decides on them as the layer decides on
-//! requests: by the same rules, identity and facets. A request therefore counts the same, whether it arrives through
-//! the layer or in a log. An [`Import`] counts the lines into a [source](counter_core::source), which counts each
-//! line once. A [`Follower`] finds new lines in files that are rotated. A [`LogIndex`] refuses a log if its lines
-//! were already counted as part of another log.
+//! A [`Parser`] reads lines of a [`Format`], and a [`LogCounter`] evaluates these with the same rules,
+//! identity and facets as the layer. A request will thus produce the same hits, either in the layer or from a
+//! log. An [`Import`] counts lines into a [source](counter_core::source), which ensures that lines count
+//! exactly once. A [`Follower`] finds new lines, even if files are rotated. A [`LogIndex`] rejects a log if
+//! the lines have already been counted as part of a different log.
 //!
 //! ```no_run
 //! use std::collections::HashMap;
@@ -36,7 +36,7 @@
 //!             follower.again(part.fingerprint());
 //!         }
 //!     }
-//!     // A log may be quiet while its store goes back to an older state.
+//!     // The store may return to an older state, even if the log does not grow.
 //!     if checked.elapsed() > Duration::from_secs(5) {
 //!         sources.retain(|fingerprint, _| follower.has(*fingerprint));
 //!         for (fingerprint, source) in &mut sources {
@@ -77,7 +77,7 @@ pub use line::Line;
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
 
-/// The tested example of the README.
+/// Tests the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

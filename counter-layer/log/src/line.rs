@@ -6,37 +6,37 @@ use counter_core::Timestamp;
 use counter_layer::Outcome;
 use http::{HeaderName, Version, header};
 
-/// A request, as a line of a log describes it.
+/// A request, as described by a log line.
 ///
-/// Texts borrow from the line, or from the [`Parser`](crate::Parser) if they contain escapes. `Debug` shows no data
-/// of the client.
+/// Values borrow from the line, or from the [`Parser`](crate::Parser) if they contain escape sequences. The
+/// `Debug` output does not include client data.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Line<'a> {
-    /// The time in whole seconds. Some servers log the beginning of a request, others the end.
+    /// The time in whole seconds. Depending on the server, this is the start or the end of the request.
     pub at: Timestamp,
     /// The method.
     pub method: &'a [u8],
-    /// The target of the request, usually a path with a query.
+    /// The request target, typically a path with a query.
     pub target: &'a [u8],
-    /// The version of HTTP, if it is logged.
+    /// The HTTP version, if it is logged.
     pub version: Option<Version>,
-    /// The name of the site, if it is logged.
+    /// The site name, if it is logged.
     pub host: Option<&'a [u8]>,
-    /// The outcome. With a status of 499 or 0, the client closed the connection.
+    /// The outcome. A status of 499 or 0 means that the client closed the connection.
     pub outcome: Outcome,
-    /// The address of the other end of the connection, if it is logged.
+    /// The peer address, if it is logged.
     pub peer: Option<IpAddr>,
-    /// The bytes of the response body, if they are logged without the head.
+    /// The size of the response body, if it is logged without the head.
     pub bytes: Option<u64>,
     /// The time to the first byte of the response, if it is logged.
     pub first_byte: Option<Duration>,
-    /// The time to the end of the response, if it is logged in a unit below a second.
+    /// The time to the end of the response, if it is logged more precisely than in seconds.
     pub duration: Option<Duration>,
     pub(crate) headers: Headers<'a>,
 }
 
-/// A part of a line, or of its unescaped text.
+/// A part of a line, or of the unescaped text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Piece {
     pub(crate) is_unescaped: bool,
 }
 
-/// The headers of the request, as pieces of two texts.
+/// The request headers. The pieces refer to both texts.
 #[derive(Clone, Copy)]
 pub(crate) struct Headers<'a> {
     pub(crate) line: &'a [u8],
@@ -61,7 +61,7 @@ impl Piece {
 }
 
 impl<'a> Line<'a> {
-    /// Returns the logged headers of the request, in the order of the line.
+    /// Returns the logged request headers, in log order.
     pub fn headers(&self) -> impl Iterator<Item = (&'a HeaderName, &'a [u8])> + use<'a> {
         let Headers { line, unescaped, pieces } = self.headers;
         pieces.iter().map(move |(name, piece)| (name, piece.of(line, unescaped)))

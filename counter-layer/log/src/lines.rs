@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::format::MAX_LINE;
 
-/// Reads lines and their positions from a file, standard input, or any other reader.
+/// Reads lines with positions from a file, standard input, or any other reader.
 ///
-/// It returns complete lines only. An incomplete line is returned after more data arrived, or if the log is
-/// [finished](Self::finished). A line of more than [`MAX_LINE`] bytes is cut.
+/// This only returns complete lines. An incomplete line will be returned when the rest arrives, or if the log
+/// is [finished](Self::finished). Lines of more than [`MAX_LINE`] bytes are truncated.
 ///
 /// ```
 /// use counter_log::Lines;
@@ -22,52 +22,52 @@ use crate::format::MAX_LINE;
 pub struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// Data that was read and not returned yet.
+    /// Data that has been read, but not returned yet.
     unread: Range<usize>,
     /// The position of the first unread byte.
     position: u64,
-    /// The bytes that were removed from a line that is too long.
+    /// The number of bytes removed from a line that is too long.
     cut: u64,
     is_finished: bool,
 }
 
-/// A line of a log and the range of its bytes.
+/// A log line, with the byte range.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine<'a> {
-    /// The range of the line in the log, including the line ending.
+    /// The position of the line in the log, including the line ending.
     pub range: Range<u64>,
-    /// The line with its ending, or the first bytes of a line that is [too long](crate::Malformed::TooLong).
+    /// The line with the line ending, or the start of a line that is [too long](crate::Malformed::TooLong).
     pub text: &'a [u8],
 }
 
-/// Space for the longest line, its ending, and one more byte to detect a longer line.
+/// This must be enough for the longest line, the line ending, and an additional byte to detect longer lines.
 const ROOM: usize = 2 * MAX_LINE;
 
 impl<R: Read> Lines<R> {
-    /// Creates a reader whose first line starts at this position of the log.
+    /// Creates a reader that starts at this position of the log.
     pub fn new(reader: R, position: u64) -> Self {
         let buffer = vec![0; ROOM];
         Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
     }
 
-    /// Declares that the log does not grow any more, so that a last line without a line ending counts.
+    /// Declares that the log will not grow, so that an incomplete line at the end counts.
     #[must_use]
     pub fn finished(mut self) -> Self {
         self.is_finished = true;
         self
     }
 
-    /// Returns the position after the last line that was returned.
+    /// Returns the position after the latest line that was returned.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Reads the next line, or returns `None` if there is no other complete line yet.
+    /// Reads the next line, or returns `None` if a complete line is not available yet.
     ///
     /// # Errors
-    /// Fails if the reader fails. You can call it again.
+    /// Fails if the reader fails. You can retry.
     #[expect(clippy::should_implement_trait, reason = "a line borrows from the buffer")]
     pub fn next(&mut self) -> io::Result<Option<LogLine<'_>>> {
         let mut searched = 0;
@@ -78,7 +78,7 @@ impl<R: Read> Lines<R> {
                 return Ok(Some(self.take(length)));
             }
             searched = unread.len();
-            // Keeps the beginning, so that the line is still recognized as too long.
+            // Keep the start, so that the line is still recognized as too long.
             if searched > MAX_LINE + 1 {
                 self.cut += (searched - MAX_LINE - 1) as u64;
                 self.unread.end = self.unread.start + MAX_LINE + 1;
@@ -91,7 +91,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the reader. It may have been read beyond the last line that was returned.
+    /// Returns the reader. It might already be past the latest line that was returned.
     pub const fn get_ref(&self) -> &R {
         &self.reader
     }
@@ -104,7 +104,7 @@ impl<R: Read> Lines<R> {
         LogLine { range: begin..self.position, text: &self.buffer[start..start + length] }
     }
 
-    /// Reads more data. Returns `false` if there is none at present.
+    /// Reads more data. Returns `false` if none is available yet.
     fn fill(&mut self) -> io::Result<bool> {
         if self.unread.start > 0 {
             self.buffer.copy_within(self.unread.clone(), 0);
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns one piece at a time, and reports the end of the data between two pieces.
+    /// Returns one piece at a time, with an end of file in between.
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl Read for Pieces {
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Returns all lines with their ranges, and retries until everything was read.
+    /// Returns all lines with their positions, retrying until everything is read.
     fn read(pieces: Vec<Vec<u8>>) -> Vec<(Range<u64>, Vec<u8>)> {
         let (mut lines, mut found) = (Lines::new(Pieces(pieces.into()), 0), Vec::new());
         loop {

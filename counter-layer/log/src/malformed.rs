@@ -1,34 +1,33 @@
 use std::fmt;
 
-/// The reason why a line or a record is not a valid request: the part that cannot be read.
+/// The reason why a line or a record is not a valid request, i.e. the part that can't be read.
 ///
-/// It never contains a part of the line.
+/// This never contains any text of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// The line has more than [`MAX_LINE`](crate::MAX_LINE) bytes.
+    /// The line is longer than [`MAX_LINE`](crate::MAX_LINE) bytes.
     TooLong,
-    /// The record is not JSON. In a log, this is a line with the wrong [fields](Self::Fields).
+    /// The record is not valid JSON. In a log, this is reported as wrong [fields](Self::Fields) instead.
     Json,
-    /// The line does not have the fields of the format, or the fields of the record contradict each other.
+    /// The line does not match the format, or the fields of the record contradict each other.
     Fields,
     /// The time is missing or invalid.
     Time,
-    /// The address of the client is invalid. Some servers log host names instead.
+    /// The client address is invalid. Some servers log host names instead.
     Address,
-    /// The request is missing or is not HTTP, for example because a client uses TLS on a plain port.
+    /// The request is missing or is not HTTP, e.g. because a client uses TLS on a plain port.
     Request,
     /// The status is missing or does not have three digits.
     Status,
 }
 
 impl Malformed {
-    /// All reasons, in the order in which they are shown.
+    /// All reasons, in display order.
     pub const ALL: [Self; 7] =
         [Self::TooLong, Self::Json, Self::Fields, Self::Time, Self::Address, Self::Request, Self::Status];
 
-    /// Returns the name of the reason in metrics: `too_long`, `json`, `fields`, `time`, `address`, `request` or
-    /// `status`.
+    /// Returns the name in metrics: `too_long`, `json`, `fields`, `time`, `address`, `request` or `status`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +58,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The number of malformed lines, or records, by reason.
+/// The number of malformed lines or records by reason.
 ///
 /// ```
 /// use counter_log::{Malformed, MalformedLines};
@@ -72,18 +71,18 @@ impl std::error::Error for Malformed {}
 pub struct MalformedLines([u64; Malformed::ALL.len()]);
 
 impl MalformedLines {
-    /// Counts one line.
+    /// Counts a line.
     pub const fn add(&mut self, reason: Malformed) {
         self.0[reason as usize] += 1;
     }
 
-    /// Returns the number of lines with a reason.
+    /// Returns the number of lines with this reason.
     #[must_use]
     pub const fn of(&self, reason: Malformed) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Returns the number of all malformed lines.
+    /// Returns the total number of malformed lines.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

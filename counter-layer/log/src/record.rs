@@ -1,4 +1,4 @@
-//! JSON records of hits and requests, from a topic, a file, or the body of a request.
+//! JSON records of hits and requests, to be read from a topic, a file, or a request body.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -22,8 +22,8 @@ use crate::malformed::Malformed;
 
 /// A record of hits or of a request.
 ///
-/// It is an object with a `counter` or a `path`. Unknown fields are ignored, and so is a time or a size that is
-/// negative or too large.
+/// A record is an object with either a `counter` or a `path`. Unknown fields are ignored, as are times and
+/// sizes that are negative or too large.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -45,60 +45,61 @@ use crate::malformed::Malformed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record<'a> {
-    /// Hits of one counter: `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`.
+    /// Hits of a counter: `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`.
     Counter(CounterRecord<'a>),
-    /// A request, which feeds the counters that rules find:
+    /// A request, to be counted according to the rules:
     /// `{"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":"…","time":0.012,"size":512}`.
     Request(RequestRecord<'a>),
 }
 
-/// Hits of one counter at one instant.
+/// Hits of a counter at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterRecord<'a> {
-    /// The name of the counter, in `counter`. The layer reserves some names, such as `hits`, `status:2xx` and
-    /// `label:device:tv`.
+    /// The counter name, from `counter`. Some names are reserved for the layer, such as `hits`, `status:2xx`
+    /// and `label:device:tv`.
     pub counter: Cow<'a, str>,
-    /// The time, in `at` as Unix seconds.
+    /// The time, from `at` in Unix seconds.
     pub at: Timestamp,
-    /// The number of hits, in `n`; 1 if it is missing.
+    /// The number of hits, from `n`. Default: 1.
     pub count: NonZeroU32,
-    /// The visitor, in `visitor`: any text that identifies the visitor.
+    /// The visitor, from `visitor`. This can be any text that identifies the visitor.
     pub visitor: Option<Cow<'a, str>>,
 }
 
-/// A request that was answered.
+/// A completed request.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestRecord<'a> {
-    /// The path with the query, in `path`.
+    /// The path with the query, from `path`.
     pub path: Cow<'a, str>,
-    /// The method, in `method`; `GET` if it is missing.
+    /// The method, from `method`. Default: `GET`.
     pub method: Cow<'a, str>,
-    /// The status of the response, in `status`; 200 if it is missing.
+    /// The response status, from `status`. Default: 200.
     pub status: u16,
-    /// The time, in `at` as Unix seconds.
+    /// The time, from `at` in Unix seconds.
     pub at: Timestamp,
-    /// The address of the client, in `address`. It must not be the address of a proxy.
+    /// The client address, from `address`. This must not be the address of a proxy.
     pub address: Option<IpAddr>,
-    /// The user agent, in `user_agent`.
+    /// The user agent, from `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,
-    /// The referring URL, in `referrer`, for [labels](counter_layer::Label). Only the host is kept.
+    /// The referring URL, from `referrer`, for [labels](counter_layer::Label). Only the host will be stored.
     pub referrer: Option<Cow<'a, str>>,
-    /// The preferred languages as in `Accept-Language`, in `language`, for labels.
+    /// The preferred languages like in `Accept-Language`, from `language`, for labels.
     pub language: Option<Cow<'a, str>>,
-    /// The time to the head of the response, in `time` as seconds.
+    /// The time to the response head, from `time` in seconds.
     pub time: Option<Duration>,
-    /// The time to the end of the response, in `body` as seconds.
+    /// The time to the end of the response, from `body` in seconds.
     pub body: Option<Duration>,
-    /// The bytes of the body of the response, in `size`.
+    /// The size of the response body, from `size` in bytes.
     pub size: Option<u64>,
 }
 
 impl CounterRecord<'_> {
-    /// Returns the hits. `key` identifies the visitor, and belongs to the salt epoch that contains [`at`](Self::at).
+    /// Returns the hits. `key` is used to identify the visitor, and must belong to the salt epoch that
+    /// contains [`at`](Self::at).
     ///
-    /// If the text is not a valid name of a counter, the hits count under `(other)`, as with [`Recorder::counter`].
+    /// If the counter name is invalid, the hits count under `(other)`, like with [`Recorder::counter`].
     pub fn hit(&self, recorder: &Recorder, key: Option<VisitorKey>) -> Hit {
         let visitor = key.zip(self.visitor.as_ref()).map(|(key, visitor)| key.visitor(&[visitor.as_bytes()]));
         recorder.counter(&self.counter).hit().weight(self.count).visitor(visitor)
@@ -106,10 +107,10 @@ impl CounterRecord<'_> {
 }
 
 impl RequestRecord<'_> {
-    /// Decides on the request as the layer does: by its rules, identity, facets and labels.
+    /// Evaluates the request with the rules, the identity, the facets and the labels of the layer.
     ///
-    /// `key` is the visitor key of the salt epoch that contains [`at`](Self::at). A record has the same
-    /// [limits](LogCounter#limits-of-a-log) as a log, and only the headers that it has fields for.
+    /// `key` must be the visitor key of the salt epoch that contains [`at`](Self::at). Records have the same
+    /// [limits](LogCounter#limits-of-a-log) as logs, and only contain the headers with a field above.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -171,7 +172,7 @@ impl std::fmt::Debug for RequestRecord<'_> {
     }
 }
 
-/// The fields of both forms.
+/// The fields of both kinds of records.
 #[derive(serde::Deserialize)]
 struct Fields<'a> {
     at: u64,
@@ -201,7 +202,8 @@ impl<'de> Deserialize<'de> for Record<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::deserialize(deserializer)?;
         let at = Timestamp::from_unix(fields.at);
-        // The request counts, even if a clock went back or a size is -1.
+        // Invalid times and sizes must not reject the request, e.g. if a clock went backwards or a size is
+        // -1.
         let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
         match (fields.counter, fields.path) {
             (Some(counter), None) if is_reserved(&counter) => {

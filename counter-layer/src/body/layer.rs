@@ -3,23 +3,23 @@ use tower_layer::Layer;
 use super::service::MeasureBodies;
 use crate::layer::AccessCounterLayer;
 
-/// An [`AccessCounterLayer`] that looks through the bodies of responses: see [`AccessCounterLayer::measure_bodies`].
+/// An [`AccessCounterLayer`] that observes response bodies, see [`AccessCounterLayer::measure_bodies`].
 #[derive(Clone, Debug)]
 pub struct MeasureBodiesLayer(AccessCounterLayer);
 
 impl AccessCounterLayer {
-    /// Looks through the bodies of responses, for [distributions](Self::distributions) of what is known at their end. This
-    /// is the last setting.
+    /// Observes response bodies, to record [distributions](Self::distributions) of values known at the end.
+    /// This must be the last setting.
     ///
-    /// | measure | what it is then |
+    /// | measure | value |
     /// |---|---|
-    /// | `Body` | from the call of the layer until the server has taken the last byte of the response |
-    /// | `Size` | the bytes of the body, whatever its head says; 0 for an answer to `HEAD`, 204 and 304 |
-    /// | `Grpc` | the status in the head or in the trailers |
+    /// | `Body` | time from the call of the layer until the server has taken the last byte of the response |
+    /// | `Size` | actual size of the body in bytes; 0 for responses to `HEAD`, and for 204 and 304 |
+    /// | `Grpc` | status in the response head or in the trailers |
     ///
-    /// They count when the response ends, in the bucket of that instant. Of a response that did not end, since its client
-    /// went away or its body failed, nothing is known but its status and the time to its head; event streams, upgrades and
-    /// tunnels are left out.
+    /// These values are recorded when the response ends, in the bucket of this instant. If a response does
+    /// not end because the client disconnects or the body fails, only the status and the time to the head are
+    /// recorded. Event streams, upgrades and tunnels are not measured.
     ///
     /// ```
     /// use axum::{Router, routing::get};

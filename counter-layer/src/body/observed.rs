@@ -6,17 +6,17 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-/// An observer of one response body. Dropping it means that the body was dropped before its end.
+/// Observes a response body. If this is dropped, the body was dropped before the end.
 pub trait Observer {
-    /// Observes a part of the body.
+    /// Called for a chunk of the body.
     fn data(&mut self, bytes: usize) {
         _ = bytes;
     }
 
-    /// Observes the end of the body.
+    /// Called at the end of the body.
     fn end(self, trailers: Option<&HeaderMap>);
 
-    /// Observes that the body failed.
+    /// Called if the body failed.
     fn fail(self);
 }
 
@@ -52,7 +52,7 @@ impl<B: Body, O: Observer> Body for ObservedBody<B, O> {
             if let Some(data) = frame.data_ref() {
                 observer.data(data.remaining());
             }
-            // A server does not poll a body that has ended.
+            // The server will not poll a body again after it ended.
             if !frame.is_trailers() && !this.inner.is_end_stream() {
                 return polled;
             }

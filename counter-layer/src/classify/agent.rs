@@ -1,54 +1,54 @@
-//! Agents told by their user agent: bots, and people with browsers and apps.
+//! Distinguishes bots from people with browsers and apps, based on the user agent.
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::dfa::DFA;
 use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
-/// No more of a user agent is looked at.
+/// The rest of a user agent is ignored.
 const LOOKED_AT: usize = 1024;
 
-/// The words that tell bots from people, ready to be found in one pass over a user agent.
+/// An automaton to find the words of bots and browsers in a single pass over the user agent.
 pub(crate) struct Signs {
     words: DFA,
     start: StateID,
-    /// Of each word.
+    /// The meaning of each word.
     signs: Box<[Sign]>,
 }
 
-/// A word in a user agent.
+/// A word found in a user agent.
 struct Found {
     sign: Sign,
     start: usize,
     end: usize,
 }
 
-/// What a word in a user agent says.
+/// The meaning of a word in a user agent.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
-    /// A browser or an app, or a device that only people use.
+    /// A browser or an app, or a device used only by people.
     Person,
-    /// A bot that says where to read about it, or whom to write to, even in the place of a device.
+    /// A bot that includes a web or mail address, even as part of the device name.
     Address,
-    /// The same, if the name of a host ends here.
+    /// The same, if this is the end of a host name.
     Host,
-    /// A bot, unless the word is in the name of a device.
+    /// A bot, unless the word is part of a device name.
     Bot,
-    /// An engine of browsers that have their own names.
+    /// An engine used by different browsers.
     Engine,
-    /// A bot if it has such an engine, and so no need to be compatible with anything.
+    /// A bot if an engine comes first, since a browser with an engine does not need to be compatible.
     Compatible,
-    /// Android. The rest of the comment names the device, in any words.
+    /// Android. The rest of the comment is the device name, which can contain any word.
     Android,
-    /// A phone or a tablet.
+    /// A phone or tablet.
     Mobile,
-    /// The product that ends what all browsers of an engine have in common.
+    /// The product at the end of the part shared by all browsers of an engine.
     Safari,
 }
 
-/// The words, between bars. Of two that begin at the same place, the first is found.
+/// Words, separated by bars. If two words start at the same position, the first in this list wins.
 const WORDS: [(Sign, &str); 12] = [
-    // Notes of browsers that have a word of bots in them.
+    // Parts of browser user agents that contain a bot word.
     (
         Sign::Person,
         "http://bsalsa.com|user-agent: mozilla|compatible; msie|khtml, like gecko, safari|android@|ios@|http pgdl\
@@ -56,7 +56,7 @@ const WORDS: [(Sign, &str); 12] = [
     ),
     (Sign::Address, "http:|https:|www.|(at)|[at]|bot/|googlebot|-google"),
     (Sign::Host, ".com|.net|.org|.io|.ai|.co|.dev"),
-    // What bots are, and what they do.
+    // Kinds and activities of bots.
     (
         Sign::Bot,
         "agent|alert|analy|archiv|audit|automat|bot|capture|check|classif|collector|compliance|crawl|data|detect\
@@ -66,9 +66,9 @@ const WORDS: [(Sign, &str); 12] = [
         |screenshot|search console|search engine|seeker|semantic|seo|sitemap|snapshot|social|spider|survey|synthetic\
         |tester|thumb|tracker|transcod|uptime|validat|verif|watcher|webshot|website|whois",
     ),
-    // How they write: an address, or a note where a browser has none.
+    // Syntax used by bots: an address, or a comment not used by browsers.
     (Sign::Bot, "http|@|; +|-user/|google-|khtml, like gecko; |khtml, like gecko, "),
-    // Libraries, drivers of browsers, and a few services that come as browsers to many a site.
+    // Libraries, browser drivers, and services that pretend to be browsers and visit lots of sites.
     (
         Sign::Bot,
         "anthropic|axios|casperjs|catchpoint|chatgpt|claude|cloudflare|curl/|cypress|dynatrace|gtmetrix|htmlunit\
@@ -80,8 +80,8 @@ const WORDS: [(Sign, &str); 12] = [
     (Sign::Android, "; android |; adr "),
     (Sign::Mobile, "mobile"),
     (Sign::Safari, "safari/"),
-    // Other engines and browsers; what apps are built on; phones, televisions and consoles, what runs on them, and
-    // who makes them; and the strength of its encryption, which a browser of the nineties had to say.
+    // Other engines and browsers; app frameworks; phones, televisions and consoles, with platforms and
+    // manufacturers; and the encryption strength, which browsers in the nineties included.
     (
         Sign::Person,
         "alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|cldc|dalvik|dillo\
@@ -97,7 +97,8 @@ const WORDS: [(Sign, &str); 12] = [
 impl Default for Signs {
     fn default() -> Self {
         let words = || WORDS.iter().flat_map(|(sign, words)| words.split('|').map(|word| (*sign, word)));
-        // What `AhoCorasick` would choose for so few words; it has all kinds of automata compiled.
+        // `AhoCorasick` would choose the same for this number of words, but it compiles all kinds of
+        // automata.
         let automaton = DFA::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::LeftmostFirst)
@@ -109,7 +110,8 @@ impl Default for Signs {
 }
 
 impl Signs {
-    /// The agent with this user agent. Without any sign it is a bot: all browsers name their engine.
+    /// Returns the agent with this user agent. Without any known words this must be a bot, since all browsers
+    /// name the engine.
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
         let text = &user_agent[..user_agent.len().min(LOOKED_AT)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);
@@ -126,7 +128,8 @@ impl Signs {
                 Sign::Engine => (agent, engine) = (Agent::Human, true),
                 Sign::Android => {
                     (agent, mobile) = (Agent::Human, true);
-                    // A second one in the same comment changes nothing, and would be looked through again.
+                    // A second match in the same comment does not change the end, and must not be scanned
+                    // again.
                     if at > device {
                         device = comment_end(text, at);
                     }
@@ -138,8 +141,8 @@ impl Signs {
         if !mobile && adds_no_version(&text[safari..]) { Agent::Bot } else { agent }
     }
 
-    /// The next word from here on. It does what `try_find` of the automaton does, which is made for more than this,
-    /// and takes 1.7 times the instructions.
+    /// Returns the next word. This does the same as `try_find` of the automaton, which is more general and
+    /// needs 1.7 times the instructions.
     fn next(&self, text: &[u8], from: usize) -> Option<Found> {
         let (mut state, mut found) = (self.start, None);
         for (place, byte) in text.iter().enumerate().skip(from) {
@@ -149,7 +152,7 @@ impl Signs {
                     break;
                 }
                 if self.words.is_match(state) {
-                    // A longer word may follow that begins at the same place, and was listed before.
+                    // A longer word at the same position may still match, if it comes first in the list.
                     found = Some((self.words.match_pattern(state, 0), place + 1));
                 }
             }
@@ -159,8 +162,8 @@ impl Signs {
     }
 }
 
-/// Whether the name of a host ends here, such as `example.com` and `example.com/bot`, but not `com.example.app` nor
-/// `Example.com/1.0`, as which an app may come.
+/// Returns `true` if this is the end of a host name like `example.com` or `example.com/bot`, but not of
+/// `com.example.app` or `Example.com/1.0`, which might be an app.
 fn ends_host(text: &[u8], start: usize, end: usize) -> bool {
     text[..start].last().is_some_and(u8::is_ascii_alphanumeric)
         && match text[end..] {
@@ -170,7 +173,7 @@ fn ends_host(text: &[u8], start: usize, end: usize) -> bool {
         }
 }
 
-/// The end of the comment that this place is in.
+/// Returns the end of the comment at this position.
 fn comment_end(text: &[u8], from: usize) -> usize {
     let mut depth = 0_usize;
     for (place, byte) in text.iter().enumerate().skip(from) {
@@ -184,8 +187,9 @@ fn comment_end(text: &[u8], from: usize) -> usize {
     text.len()
 }
 
-/// Whether only a comment, or words without a version, are behind the version of Safari. A browser that adds its name
-/// there adds its version too; two that do not say that they are browsers, and televisions that they are.
+/// Returns `true` if the Safari version is only followed by a comment, or by words with no version. A browser
+/// that appends a name also appends a version; there are two exceptions which include `browser` or `chrome`,
+/// and televisions include `tv`.
 fn adds_no_version(version: &[u8]) -> bool {
     let Some(space) = version.iter().position(|byte| *byte == b' ') else { return false };
     let added = &version[space + 1..];

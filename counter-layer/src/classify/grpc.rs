@@ -1,19 +1,19 @@
-//! Calls of gRPC, over HTTP/2 or as gRPC-Web.
+//! gRPC calls via HTTP/2 or gRPC-Web.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 const STATUS: &str = "grpc-status";
 
-/// Returns `true` for a call: a `POST` of `application/grpc`, `application/grpc+proto` or the like.
+/// Returns `true` for a call, i.e. a `POST` with `application/grpc`, `application/grpc+proto` or similar.
 pub(crate) fn is_call(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::POST && is_grpc(headers)
 }
 
-/// Returns `true` for the answer of a method: the head of messages to come, or of success without any.
+/// Returns `true` if the response proves that the method exists: either messages follow, or it is a success.
 ///
-/// The answer to a method that is not implemented is only a head, with status 12. An interceptor may refuse calls
-/// before it is known whether their method exists, so no other failure says that it does.
+/// For unimplemented methods the response is just a head with status 12. Other failures are not a proof,
+/// because an interceptor can reject calls before the method is looked up.
 pub(crate) fn is_served<B>(response: &Response<B>) -> bool {
     let status = response.headers().get(STATUS);
     response.status() == StatusCode::OK

@@ -1,12 +1,12 @@
-//! Requests that browsers make ahead of a visit.
+//! Detects browser prefetches.
 
 use http::{HeaderMap, HeaderValue};
 
-/// The first is that of the Fetch standard; the others came before it.
+/// The first header is defined in the Fetch standard, the other headers are older.
 const HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
 
-/// Returns `true` for a request ahead of a visit: `prefetch`, also with parameters such as `prerender`, or
-/// the older `preview`.
+/// Returns `true` for a prefetch: `prefetch`, with optional parameters like `prerender`, or the older
+/// `preview`.
 pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
     let says = |value: &HeaderValue| {
         let purpose = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();

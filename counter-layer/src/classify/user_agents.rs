@@ -1,4 +1,4 @@
-//! Recent user agents, with what was found in them.
+//! A cache of recent user agents.
 
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
@@ -8,22 +8,22 @@ use crate::classify::agent::Signs;
 use crate::recent::Recent;
 use crate::request;
 
-/// The facts that are taken from a user agent.
+/// The properties of a user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserAgent {
     pub(crate) agent: Agent,
     pub(crate) digest: Digest,
 }
 
-/// A hash in the place of a user agent where visitors are told apart: 63 bits, the same in every process.
+/// A 63-bit hash to identify visitors by user agent, which is the same in every process.
 ///
-/// A client that makes a user agent with the digest of another could as well send the other's, so it needs no
-/// secret; the visitor is hashed with one.
+/// This does not need a secret: instead of searching for a user agent with the same digest, a client could
+/// just send the original user agent. The visitor is hashed with a secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
-/// The facts of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
-/// most requests come with one of a few.
+/// A cache for the properties of recent user agents. Classifying and hashing a user agent takes twenty times
+/// as long as a lookup, and most requests use the same few user agents.
 #[derive(Default)]
 pub(crate) struct UserAgents {
     signs: Signs,
@@ -31,7 +31,7 @@ pub(crate) struct UserAgents {
 }
 
 impl UserAgents {
-    /// The facts of the user agent in these headers.
+    /// Returns the properties of the user agent in these headers.
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
         let text = text(headers);
@@ -40,8 +40,8 @@ impl UserAgents {
         UserAgent { agent, digest: Digest(number >> 1) }
     }
 
-    /// Looks through a user agent. The lowest bit is for a bot, and the others are its digest.
-    // In the place where it is called it would be in the way of what nearly always happens.
+    /// Classifies a user agent. The lowest bit is set for bots, the other bits are the digest.
+    // Not inlined, because we want to keep the common path short.
     #[cold]
     fn look(&self, text: &[u8]) -> u64 {
         Digest::of(text).0 << 1 | u64::from(self.signs.agent(text) == Agent::Bot)

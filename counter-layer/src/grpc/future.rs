@@ -37,7 +37,7 @@ where
         let answer = ready!(this.inner.poll(cx));
         let mut call = this.call.take();
         let fields = answer.as_ref().ok().map(Response::headers);
-        // A head with a status is the whole answer, and so is one whose body has ended already.
+        // If the head has a status, or the body already ended, the response is complete.
         let ends = answer.as_ref().map_or(true, |response| {
             response.headers().contains_key("grpc-status") || response.body().is_end_stream()
         });

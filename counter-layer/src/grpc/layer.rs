@@ -6,16 +6,17 @@ use tower_layer::Layer;
 use super::service::GrpcStatus;
 use super::statuses::Statuses;
 
-/// Counts the status of each call of gRPC, under `grpc:ok`, `grpc:not_found` and so on.
+/// Counts the status of gRPC calls in `grpc:ok`, `grpc:not_found` etc.
 ///
-/// A call that fails at once says so in the head of its answer; any other has its status in trailers behind its
-/// messages, so this layer looks through the body, where [`AccessCounterLayer`](crate::AccessCounterLayer) sees the
-/// head only. Put both around a server of gRPC, in any order. Every call is in exactly one of the 17 counters, when
-/// it ends: one that is dropped before its status came, or panics, is `grpc:cancelled`, and one that ends without a
-/// status, or with one that gRPC does not know, is `grpc:unknown`. These hits have no visitors and are not in `hits`.
+/// If a call fails immediately, the status is in the response head; otherwise it is sent in trailers after
+/// the messages. So this layer needs to observe the body, but
+/// [`AccessCounterLayer`](crate::AccessCounterLayer) only sees the head. Add both to a gRPC server, in any
+/// order. When a call ends, it is counted in exactly one of 17 counters: a call that panics, or is dropped
+/// before the status was sent, counts as `grpc:cancelled`, and a call with a missing or unknown status as
+/// `grpc:unknown`. These hits do not have visitors and are not included in `hits`.
 ///
-/// Other requests pass. So do those of gRPC-Web, whose status is written among the messages: put this layer inside
-/// of the one that translates them.
+/// Other requests are passed through. This includes gRPC-Web, where the status is part of the messages: put
+/// this layer inside of the layer that translates gRPC-Web.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -51,7 +52,8 @@ use super::statuses::Statuses;
 pub struct GrpcStatusLayer(Arc<Statuses>);
 
 impl GrpcStatusLayer {
-    /// Counts with this recorder, which may be that of an [`AccessCounterLayer`](crate::AccessCounterLayer).
+    /// Creates a layer to count with this recorder, which may also be used for an
+    /// [`AccessCounterLayer`](crate::AccessCounterLayer).
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
         Self(Arc::new(Statuses::new(recorder)))

@@ -38,13 +38,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let counts = is_call(request.method(), request.headers()) && !is_web(request.headers());
-        // Before the call, so that one that panics is counted.
+        // This must be created first, to count the call even if it panics.
         let call = counts.then(|| self.statuses.open());
         GrpcStatusFuture::new(self.inner.call(request), call)
     }
 }
 
-/// Returns `true` if a [call](is_call) is one of gRPC-Web.
+/// Returns `true` if a [call](is_call) uses gRPC-Web.
 fn is_web(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web"))
 }

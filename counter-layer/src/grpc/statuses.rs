@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::body::observed::{ObservedBody, Observer};
 
-/// The counters of the statuses, by their numbers in gRPC.
+/// The status counters, by gRPC status code.
 const STATUSES: [&str; 17] = [
     "grpc:ok",
     "grpc:cancelled",
@@ -29,7 +29,7 @@ const STATUSES: [&str; 17] = [
 const CANCELLED: usize = 1;
 const UNKNOWN: usize = 2;
 
-/// The counters of the statuses, resolved once.
+/// The status counters, resolved in advance.
 #[derive(Debug)]
 pub(crate) struct Statuses {
     recorder: Recorder,
@@ -39,7 +39,8 @@ pub(crate) struct Statuses {
 /// The response body of [`GrpcStatus`](crate::grpc::GrpcStatus).
 pub type GrpcStatusBody<B> = ObservedBody<B, OpenCall>;
 
-/// A call whose status is not known yet. It counts once: as cancelled, if it is dropped without a status.
+/// A call with a pending status. It is counted exactly once: as cancelled if it is dropped before the status
+/// is known.
 #[derive(Debug)]
 pub struct OpenCall(Arc<Statuses>, usize);
 
@@ -55,7 +56,7 @@ impl Statuses {
 }
 
 impl Observer for OpenCall {
-    /// Ends the call with the status in these headers or trailers, or with `unknown` if there is none.
+    /// Ends the call with the status in these headers or trailers, or with `unknown` if it is missing.
     fn end(mut self, fields: Option<&HeaderMap>) {
         let status = fields.and_then(|fields| fields.get("grpc-status")?.to_str().ok()?.parse().ok());
         self.1 = status.filter(|status| *status < STATUSES.len()).unwrap_or(UNKNOWN);

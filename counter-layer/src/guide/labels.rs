@@ -1,8 +1,9 @@
-//! Labels: where requests come from, and what sends them.
+//! Labels: where requests come from, and which clients send them.
 //!
-//! A page has a counter by its route. What requests have in common beside their pages is a [`Label`](crate::Label): the site
-//! that visitors came from, the campaign of a link, the kind of device and of browser, the language, and whatever a closure
-//! finds. Each value has a counter, and each request one value of each label, so that a label adds up to `hits`:
+//! Routes are counted as pages. A [`Label`](crate::Label) counts a property that requests to different pages
+//! can share: the referring site, the campaign of a link, the kind of device and browser, the language, or
+//! any value returned by a closure. Values are counted separately, and a request always has exactly one value
+//! per label, so a label adds up to `hits`:
 //!
 //! ```
 //! # use counter_core::{Counters, MemoryStore};
@@ -10,7 +11,7 @@
 //!
 //! # let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder()).labels([
-//!     Label::referrer().own_host("example.org"),
+//!     Label::referrer().internal_host("example.org"),
 //!     Label::campaign(),
 //!     Label::device(),
 //!     Label::browser(),
@@ -19,33 +20,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Lines of a log count the same, where the log has the headers: the combined format has `Referer` and `User-Agent`, and
-//! `%{Accept-Language}i` adds the third. Records have `referrer`, `user_agent` and `language`.
+//! Access logs are counted the same way if they contain the headers: the combined format has `Referer` and
+//! `User-Agent`, and you can add the third with `%{Accept-Language}i`. JSON records have `referrer`,
+//! `user_agent` and `language`.
 //!
-//! # Who has a place
+//! # How places are assigned
 //!
-//! Values come from outside, and a client can make up a million of them. So a label has 2,000 places, or
-//! fewer by [`Builder::label_places`](counter_core::Builder::label_places). While there are free places, every value gets one.
-//! After that, a value takes the place of the rarest value if, in this hour and the last, it is known to have had at least 10
-//! hits, 1 in 2,000 of all hits, and twice as many as the rarest. The rest is `(other)`. In a test with 1,000,000 made-up
-//! values, half of all requests, each real value with 0.1 % of the hits kept its place, and no value missed more than
-//! 0.06 % of the hits.
+//! Label values are sent by clients, and a client might make up a million values. So a label is limited to
+//! 2,000 places, or fewer if you set [`Builder::label_places`](counter_core::Builder::label_places). As long
+//! as there are free places, any value gets a place. After this, a value can replace the rarest value if, in
+//! this hour and the previous hour, it had at least 10 known hits, 1 in 2,000 of all hits, and twice as many
+//! as the rarest value. Remaining hits count as `(other)`. In a test with 1,000,000 made-up values in half of
+//! the requests, real values with 0.1 % of the hits kept a place, and a value missed at most 0.06 % of the
+//! hits.
 //!
-//! On a site with few visits, a client reaches these numbers easily, so the turnover is limited: a quarter of the places
-//! can pass to other values at once, and then 16 of 2,000 in an hour. A process therefore leaves at most 48,580 values of a
-//! label in a store that keeps days for 120 days. A read covers 50,000 values. If several processes leave more, it returns
-//! the top ones, with [`is_partial`](counter_core::visits::LabelRanking::is_partial) set.
+//! On a site with little traffic a client can reach these thresholds easily, so replacements are limited too:
+//! a quarter of the places can be replaced immediately, and then 16 of 2,000 per hour. Thus a process leaves
+//! at most 48,580 values per label in a store that keeps days for 120 days. A read covers up to 50,000
+//! values. If multiple processes leave more values, the read returns the top values, with
+//! [`is_partial`](counter_core::visits::LabelRanking::is_partial) set.
 //!
-//! How much the counts may be off is told with them: a value has its count, or up to
-//! [`missed`](counter_core::visits::LabelRanking::missed) more. That is 0 as long as all values have places, which is always so for
-//! devices, browsers and languages of real clients. The bound holds for whole hours, and for every shorter range that of the
-//! hours in which it lies. It adds up over instances.
+//! A read also returns an error bound: the true count of a value is between the reported count and this count
+//! plus [`missed`](counter_core::visits::LabelRanking::missed). The bound is 0 as long as all values have a
+//! place, which is always true for devices, browsers and the languages of real clients. It applies to whole
+//! hours; a shorter range has the bound of the hours it is part of. Bounds add up across instances.
 //!
 //! # Countries
 //!
-//! A proxy such as Cloudflare says the country in a header, as in the example of [`from_fn`](crate::Label::from_fn). Without
-//! one, a file of MaxMind (GeoLite2 Country, which MaxMind gives to those who register) tells it of an address, by
-//! the crate `maxminddb`. The layer comes with neither:
+//! A proxy like Cloudflare sends the country in a header, see the example of
+//! [`from_fn`](crate::Label::from_fn). Otherwise you can look up the address in a MaxMind database (GeoLite2
+//! Country, available after registration) via the crate `maxminddb`. Neither is included in this crate:
 //!
 //! ```
 //! # mod maxminddb {
@@ -70,43 +74,45 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`peer`](crate::RequestHead::peer) is the other end of the connection. Behind a proxy of your own that is the proxy, and the address of
-//! the client is in the header that it writes, such as `X-Real-IP`. The address is looked up and dropped: the counters are
-//! `label:country:CH` and the like. A look-up walks a tree in memory, with some ten to thirty reads of it, and its answer is an
-//! allocation of two bytes here. The file is 8 to 10 MB, which `open_readfile` has in memory, and it is renewed twice a week: a country that has
-//! moved is a country that is wrong until the process is started again.
+//! [`peer`](crate::RequestHead::peer) is the remote end of the connection. If the service is behind your
+//! proxy, this is the proxy, and you need to read the client address from a header like `X-Real-IP` instead.
+//! The address is just used for this lookup; the counters are `label:country:CH` and the like. A lookup reads
+//! a tree in memory, with about ten to thirty reads, and in this example allocates two bytes. `open_readfile`
+//! loads the whole file of 8 to 10 MB into memory. The file is updated twice a week, but the process will
+//! only use the new data after a restart.
 //!
-//! # Consumers of an API
+//! # API consumers
 //!
-//! The value is stored and shown, so return the *name* of a key, and never the key:
+//! Values are stored and displayed, so you should return the *name* of a key, but never the key:
 //!
 //! ```
 //! use std::collections::HashMap;
 //!
 //! use counter_layer::Label;
 //!
-//! // From where the keys are kept.
+//! // Read from the key store.
 //! let names: HashMap<String, String> = [("3f9a…".to_owned(), "billing".to_owned())].into();
 //! let consumer = Label::from_fn("consumer", move |head| {
 //!     let key = head.headers.get("x-api-key")?.to_str().ok()?;
-//!     // A key that is not known is not shown, either.
+//!     // Don't expose unknown keys either.
 //!     Some(names.get(key).map_or("unknown", String::as_str).to_owned().into())
 //! });
 //! ```
 //!
-//! # What labels cost
+//! # Cost
 //!
-//! - A request: that of `labelled` in `BENCHMARKS.md` for two of them. What is found is put together on the stack, so a value
-//!   that has a place costs no allocation. Each label has a lock, which is taken twice, for some 50 ns.
-//! - A flush: an increment for each value that occurred in that second, and precision, as for a page.
-//! - In the process: up to 700 KB for each label, once 2,000 values and as many again have come.
-//! - In the store: a value is a counter, and takes what [a counter takes](counter_core::guide::scale), until its last sample
-//!   has left retention. Its lifetime total is removed with that sample.
-//! - All values of a label are in one shard of the store, which is that of its name.
+//! - For a request: see `labelled` in `BENCHMARKS.md`, with two labels. Values are built on the stack, so a
+//!   value that already has a place does not need an allocation. A label is protected by a lock, which is
+//!   taken twice and costs about 50 ns.
+//! - For a flush: an increment for each value seen in this second and each precision, like a page.
+//! - Memory: up to 700 KB per label, when 2,000 values and as many again were seen.
+//! - Store: a value is a counter, and needs [the same space](counter_core::guide::scale), until all samples
+//!   are past retention. The lifetime total is removed together with these samples.
+//! - All values of a label are stored in the same shard, determined by the label name.
 //!
-//! # What is kept of visitors
+//! # Privacy
 //!
-//! The value, and nothing beside it: of a referrer the host, of a user agent the kind of device and browser, of the languages
-//! the first. Neither counts visitors. A host in the form of an address is `(other)`, and so is a campaign with an `@`. But a campaign is
-//! a text that somebody chose: one that is another for each recipient of a letter names that recipient, and should
-//! not be sent as `utm_campaign`.
+//! A label stores just the value: for referrers the host, for user agents the kind of device and browser, for
+//! languages the preferred language. Labels do not count visitors. A host that is an IP address counts as
+//! `(other)`, and so does a campaign with an `@`. But campaigns are free text: a campaign name that differs
+//! per recipient of a newsletter identifies the recipient, so you should not send this as `utm_campaign`.

@@ -1,14 +1,15 @@
-//! Limits: so many requests of one key in each window, over all instances.
+//! Limits: how to limit requests per key and window across all instances.
 //!
-//! # When to choose it
+//! # When to use this
 //!
-//! [`WindowLimitLayer`](crate::WindowLimitLayer) asks the store before each request, and the request waits for the answer.
-//! The limit is exact over any number of instances: no more requests than the limit pass in a window. A limit that only
-//! keeps one process from being overrun needs no store; the layers of `tower` or a crate such as `governor` provide it.
-//! Counting visits needs no limit and does not wait: that is [`AccessCounterLayer`](crate::AccessCounterLayer).
+//! [`WindowLimitLayer`](crate::WindowLimitLayer) queries the store for each request, and the request has to
+//! wait for the reply. In return the limit is exact across all instances: a window never lets more requests
+//! pass. If you just want to protect a single process from overload, you don't need a store; use the `tower`
+//! layers or a crate like `governor` instead. To count visits you don't need a limit either: use
+//! [`AccessCounterLayer`](crate::AccessCounterLayer), which does not wait.
 //!
-//! A window is fixed: around the end of one window and the beginning of the next, twice the limit may pass within a
-//! moment. A second limit with shorter windows makes that smaller.
+//! Windows are fixed, so up to twice the limit might pass in a short time around the boundary between two
+//! windows. You can add a second limit with shorter windows to reduce this.
 //!
 //! # Choosing the key
 //!
@@ -29,61 +30,69 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client that chooses its identity is not limited. So an address counts without the user agent, and all requests in
-//! which the identity finds nothing share one limit. Of an IPv6 address 56 bits count, since the holder of a /56 has 256
-//! networks to send from; some have a /48, for which [`ipv6_prefix`](crate::Address::ipv6_prefix) can be set.
+//! A limit does not work if clients can choose the identity. This is why addresses count without the user
+//! agent here, and why all requests without an identity share a limit. For IPv6 addresses the limit uses 56
+//! bits, because the holder of a /56 can send from 256 networks; if you need to cover holders of a /48, set
+//! [`ipv6_prefix`](crate::Address::ipv6_prefix).
 //!
-//! A cookie that the layer issues tells clients apart when it is [signed](counter_core::Builder::secret), and ids that
-//! clients make up share one limit. But each request without a cookie is issued a new one, so such a limit holds only for
-//! well-behaved clients.
+//! An issued cookie identifies a client only if it is [signed](counter_core::Builder::secret); ids made up by
+//! clients share a limit. But requests that don't send a cookie will be issued a new cookie, so this limit
+//! works only for well-behaved clients.
 //!
 //! # The secret
 //!
-//! The store contains the ids of limited clients. They are made with a secret that the store does not have; otherwise all
-//! addresses could be tried against them. Instances with the same [`Secret`](counter_core::Secret) limit together, whatever
-//! becomes of the salts of visitors. With [`Secret::of_this_process`](counter_core::Secret::of_this_process) each instance
-//! limits for itself, so that three instances let three times the limit pass, and begins anew when it is restarted: use
-//! it for a single process. A recorder can take the place of a secret, and stands for the secret of its counters.
+//! The store contains the ids of limited clients. These ids are keyed with a secret that is not in the store,
+//! because otherwise someone with the store could try all addresses. Instances with the same
+//! [`Secret`](counter_core::Secret) share a limit, independent of visitor salts. With
+//! [`Secret::of_this_process`](counter_core::Secret::of_this_process) the limit applies per instance, i.e.
+//! three instances let three times as much pass, and restarts reset it: use this for a single process only.
+//! You can also pass a recorder instead of a secret, to use the secret of these counters.
 //!
-//! In each window the same client has another id in the store. A reader of the store, its file or a backup, without the
-//! secret, learns how many clients were limited in a window and how often each of them came, but not their addresses, nor
-//! which of them came again in another window. With the secret too, a reader can try addresses.
+//! The ids of a client differ between windows. If someone can read the store, a database file or a backup,
+//! but does not have the secret, they can see how many clients were limited in a window and how often they
+//! came, but not the addresses, and not if a client returns in a later window. With the secret they can try
+//! addresses.
 //!
-//! # What is answered
+//! # Responses
 //!
 //! | | status | headers |
 //! |---|---|---|
-//! | within the limit | the inner service's | `RateLimit: "default";r=49;t=30`, `RateLimit-Policy: "default";q=100;w=60` |
-//! | beyond it | 429 | the same, and `Retry-After: 30` |
-//! | the store is away, [`OnStoreError::Allow`](crate::OnStoreError::Allow) | the inner service's | none |
-//! | the store is away, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
-//! | the key is `None` | the inner service's | none |
+//! | within the limit | from the inner service | `RateLimit: "default";r=49;t=30`, `RateLimit-Policy: "default";q=100;w=60` |
+//! | over the limit | 429 | the same, and `Retry-After: 30` |
+//! | the store is unavailable, [`OnStoreError::Allow`](crate::OnStoreError::Allow) | from the inner service | none |
+//! | the store is unavailable, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
+//! | the key is `None` | from the inner service | none |
 //!
-//! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window in seconds,
-//! as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each. `t` and `Retry-After` are computed
-//! from the store's time, so the clock of the process may be wrong.
+//! Here `r` is the remaining quota, `t` the seconds until the window ends, `q` the limit and `w` the window
+//! width in seconds, as in `draft-ietf-httpapi-ratelimit-headers-11`. If there are multiple limit layers,
+//! every layer adds a value. `t` and `Retry-After` are based on the store clock, so the process clock can be
+//! wrong.
 //!
-//! Refusals have an empty body, or with [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with
-//! the problem types of that draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
+//! The response body is empty by default. With [`problem_details`](crate::WindowLimitLayer::problem_details)
+//! it is an RFC 9457 body with the problem types from the draft: `quota-exceeded`, which includes the policy
+//! name, and `temporary-reduced-capacity`.
 //!
-//! A key that has used up its limit is remembered, up to 4,096 keys, and refused without a call to the store until the
-//! window ends.
+//! Keys over the limit are cached, up to 4,096 keys, in order to reject further requests without a call to
+//! the store until the window ends.
 //!
 //! # When the store fails
 //!
-//! Up to 64 requests at a time call each shard of the store, and further requests wait for their turn. A store that is not
-//! split has one shard; in a Redis cluster, requests to a node that fails do not delay requests to the others.
+//! Up to 64 requests call a shard of the store at the same time; further requests are queued. A store without
+//! shards counts as a single shard. In a Redis cluster, a failing node thus does not delay requests to other
+//! nodes.
 //!
-//! A request counts as not answered if its call fails or panics, or if its shard decides no request within the
-//! [timeout](crate::WindowLimitLayer::timeout), 500 ms by default. A wait for a turn is not an outage as long as the shard
-//! decides other requests, but it ends after four timeouts. So no request waits for more than four timeouts, and if the
-//! shard does not answer, for one. The log reports an outage once when it begins and once when it ends.
+//! A request counts as unanswered if the call fails or panics, or if the shard does not decide any request
+//! within the [timeout](crate::WindowLimitLayer::timeout), 500 ms by default. Waiting in the queue is not
+//! considered a failure as long as the shard still decides other requests, but it ends after four timeouts.
+//! So a request will wait for at most four timeouts, or for just one if the shard does not respond. The log
+//! reports the start and the end of an outage.
 //!
-//! A request whose answer from the store was lost may have been counted. Then less than the limit passes in that window,
-//! and with `Allow` the requests that came during the outage pass in addition.
+//! If a reply from the store is lost, the request might have been counted already. In this case the window
+//! lets fewer requests pass, and with `Allow`, requests during the outage pass on top of the limit.
 //!
-//! # Where to put it
+//! # Where to put the layer
 //!
-//! Put the layer outside of what it protects, and inside of [`AccessCounterLayer`](crate::AccessCounterLayer), so that
-//! refusals are counted among `status:4xx`. It waits in the future of the response, so a concurrency limit further out
-//! sees a request that waits for the store as one that is being served.
+//! Put this layer outside of the protected service, but inside of
+//! [`AccessCounterLayer`](crate::AccessCounterLayer), in order to count rejected requests as `status:4xx`.
+//! The layer waits in the response future, so to an outer concurrency limit, a request waiting for the store
+//! looks like a request being served.

@@ -1,13 +1,14 @@
-//! Rules: from a request to its counter.
+//! Rules: how a request is mapped to a counter.
 //!
-//! The reference is at [`Rules`](crate::Rules), with a table of the patterns. This page goes through them by examples.
-//! In the examples, `counter(&rules, path)` is the name of the counter that a `GET` of that path feeds, if any.
+//! See [`Rules`](crate::Rules) for the reference, with a table of the patterns. This page explains rules with
+//! examples, using a helper: `counter(&rules, path)` returns the counter for a `GET` request with this path,
+//! if any.
 //!
 //! # Without rules
 //!
-//! Every request counts under `hits`, and under the template of the axum route that matched it. A request that no
-//! route matched counts under `hits` only: the path itself never names a counter, unless it is a method of
-//! [gRPC](#grpc) that exists.
+//! All requests count in `hits`, and in the counter of the matched axum route, named by the route template.
+//! If no route matched, the request only counts in `hits`: the path is never used as a counter name, except
+//! for existing [gRPC](#grpc) methods.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -35,12 +36,12 @@
 //!
 //! # With rules
 //!
-//! A request counts under `hits` and under the one counter that the rules find. If they find none, it counts nowhere,
-//! not even under `hits`, and is `unmatched` in the ledger. Three settings catch such requests, in this order:
-//! [`by_matched_path`](crate::RulesBuilder::by_matched_path) uses the template of the router,
-//! [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the layer,
-//! [`fallback`](crate::AccessCounterLayer::fallback), decides about the remaining ones. Without rules the closure decides
-//! about requests that no route matched.
+//! A request counts in `hits` and in the counter found by the rules. If they don't find a counter, the
+//! request will not count at all, not even in `hits`, and is `unmatched` in the ledger. You can configure
+//! three fallbacks, applied in this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) uses the
+//! router template, [`default_counter`](crate::RulesBuilder::default_counter) sets a counter name, and the
+//! layer's [`fallback`](crate::AccessCounterLayer::fallback) closure decides for the remaining requests.
+//! Without rules, this closure decides for requests that did not match a route.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rule, Rules};
@@ -57,9 +58,9 @@
 //!
 //! # Patterns
 //!
-//! Exact, prefix and extension patterns are those of the Jakarta Servlet specification. Templates are written like
-//! the routes of axum: a parameter is one segment that is not empty, and `{*rest}` is everything below, at least one
-//! character. The empty pattern is the home page. Several patterns may feed one counter.
+//! Exact, prefix and extension patterns work as in the Jakarta Servlet specification. Templates use the
+//! syntax of axum routes: a parameter matches one non-empty segment, and `{*rest}` matches everything below,
+//! with at least one character. The empty pattern is the home page. A counter can have multiple patterns.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -77,7 +78,7 @@
 //! for (path, expected) in [
 //!     ("/", Some("home")),
 //!     ("/index.html", Some("home")),
-//!     ("/index.html/", None), // an exact pattern is exact
+//!     ("/index.html/", None), // exact patterns must match the whole path
 //!     ("/articles/7", Some("article")),
 //!     ("/articles/7/", None),
 //!     ("/articles/", None),
@@ -85,20 +86,20 @@
 //!     ("/files/", None),
 //!     ("/shop", Some("shop")),
 //!     ("/shop/cart/7", Some("shop")),
-//!     ("/shopping", None), // a prefix ends at a slash
+//!     ("/shopping", None), // a prefix must end at a slash
 //!     ("/a/b/cat.png", Some("images")),
-//!     ("/cat.PNG", None), // the case of letters matters
-//!     ("/cat.png/large", None), // only the last segment has an extension
+//!     ("/cat.PNG", None), // patterns are case-sensitive
+//!     ("/cat.png/large", None), // only the last segment can have an extension
 //! ] {
 //!     assert_eq!(counter(&rules, path), expected, "{path}");
 //! }
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
-//! # The most specific pattern decides
+//! # The most specific pattern wins
 //!
-//! An exact pattern wins over a template, a template over the longest prefix, and a prefix over an extension. The
-//! order in which rules are written has no meaning. An exclude wins over all of them, whatever its kind.
+//! An exact pattern wins over a template, a template over the longest prefix, and a prefix over an extension.
+//! The order of the rules does not matter. Excludes always win, regardless of the kind of pattern.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -131,9 +132,10 @@
 //!
 //! # Methods
 //!
-//! A rule without methods applies to all of them. For requests with other methods, a rule does not exist, and a less
-//! specific one may match. `GET` includes `HEAD`, unless a rule names `HEAD` for the same pattern. An exclude applies to
-//! every method. `OPTIONS` is a method like the others.
+//! A rule without methods applies to all methods. Otherwise the rule is ignored for requests with different
+//! methods, so a less specific rule might match instead. `GET` includes `HEAD`, but a rule with `HEAD` for
+//! the same pattern takes precedence. An exclude applies to all methods. `OPTIONS` is handled like any other
+//! method.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -158,11 +160,11 @@
 //!
 //! # Health checks and prefetches
 //!
-//! Requests for a page that no person looks at can be left out. A health check has a path of its own, which is excluded,
-//! and the ledger counts it as `excluded`. A browser that fetches a page ahead of a visit says so in a header,
-//! `Sec-Purpose: prefetch`, or one of the older `Purpose`, `X-Purpose` and `X-Moz`:
-//! [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves out such requests if they would count otherwise,
-//! and the ledger counts them as `ignored.prefetch`.
+//! You can exclude requests that are not visits by people. For health checks, exclude the path; the ledger
+//! counts these requests as `excluded`. A browser prefetching a page sends the header `Sec-Purpose:
+//! prefetch`, or the older `Purpose`, `X-Purpose` or `X-Moz`. To ignore such requests if they would otherwise
+//! count, use [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch); the ledger counts these as
+//! `ignored.prefetch`.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -194,14 +196,15 @@
 //! # }
 //! ```
 //!
-//! A page that was fetched ahead and is then looked at comes out of the browser's cache, usually without another
-//! request. Such a visit is in no counter.
+//! If a prefetched page is visited later, it is loaded from the browser cache, usually without another
+//! request. Such a visit will not be counted.
 //!
 //! # Paths
 //!
-//! Before a path is compared, it is normalised: path parameters are cut off, needless percent-encodings decoded, slashes
-//! joined, dots resolved. Necessary encodings stay, and so does a slash at the end. A path of more than 8,192 bytes
-//! matches nothing, and neither the router's template nor `default_counter` catches it.
+//! Paths are normalised before matching: path parameters are removed, unnecessary percent-encodings decoded,
+//! multiple slashes merged, and dot segments resolved. Necessary encodings are kept, and so is a trailing
+//! slash. A path longer than 8,192 bytes does not match anything; the router template and `default_counter`
+//! don't apply either.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rules};
@@ -212,14 +215,14 @@
 //!     ("/%61/b", Some("/a/b")),
 //!     ("//a///b", Some("/a/b")),
 //!     ("/a/./c/../b", Some("/a/b")),
-//!     ("/../../a/b", Some("/a/b")), // never above the root
+//!     ("/../../a/b", Some("/a/b")), // can't go above the root
 //!     ("/a/%2e%2e/b", Some("/b")),
 //!     ("/a/b/", Some("/a/b/")),
-//!     ("/a%2fb", Some("/a%2Fb")), // no separator
+//!     ("/a%2fb", Some("/a%2Fb")), // not a separator
 //!     ("/caf\u{e9}", Some("/caf%C3%A9")),
 //!     ("/%ff", Some("/%FF")), // not UTF-8
-//!     ("/100%", Some("/100%25")), // no encoding at all
-//!     ("*", None), // OPTIONS * has no path
+//!     ("/100%", Some("/100%25")), // not an encoding
+//!     ("*", None), // OPTIONS * does not have a path
 //! ] {
 //!     assert_eq!(rules.explain(&Method::GET, path, None).path.as_deref(), compared, "{path}");
 //! }
@@ -228,8 +231,8 @@
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
-//! Rules see the path of the request where the layer stands. Inside of axum's `nest` that is the path without the
-//! prefix, while the template of the route includes it:
+//! Rules are applied to the request path as seen by the layer. Inside of axum's `nest`, this path does not
+//! include the prefix, but the route template does:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -260,26 +263,28 @@
 //! # }
 //! ```
 //!
-//! # Below routers, services and folders
+//! # Nested routers, services and folders
 //!
-//! What axum says about a request depends on how its handler was mounted. Without rules, or with
-//! [`by_matched_path`](crate::RulesBuilder::by_matched_path), a request counts under `hits` and:
+//! How axum reports the matched route depends on how you add the handler. Without rules, or with
+//! [`by_matched_path`](crate::RulesBuilder::by_matched_path), a request counts in `hits` and in the counter
+//! shown here:
 //!
-//! | where it is served, with the layer around the whole router unless said | request | counts under |
+//! | served by, with the layer around the whole router unless noted | request | counter |
 //! |---|---|---|
-//! | `nest("/api", router)`, also with the layer on the router inside | `/api/users/7` | `/api/users/{id}` |
-//! | the same, by the fallback of either router | `/api/nothing` | nothing more |
+//! | `nest("/api", router)`, also with the layer on the inner router | `/api/users/7` | `/api/users/{id}` |
+//! | the same, via the fallback of either router | `/api/nothing` | none |
 //! | `nest("/{tenant}", …nest("/api", router))` | `/a/api/users/7` | `/{tenant}/api/users/{id}` |
 //! | `merge(router)` | `/users/7` | `/users/{id}` |
-//! | `nest_service("/api", router)` | `/api/users/7` | nothing more: axum names no template here |
+//! | `nest_service("/api", router)` | `/api/users/7` | none: axum does not report a template here |
 //! | `nest_service("/api", router.layer(…))`, with the layer inside | `/api/users/7` | `/api/users/{id}` |
-//! | `nest_service("/assets", ServeDir)` | `/assets/app.js` | nothing more |
-//! | `route_service("/assets/{*file}", …)` | `/assets/app.js`, or a file that is not there | `/assets/{*file}` |
-//! | `fallback_service(ServeDir)` | `/app.js` | nothing more |
-//! | a service without axum | any | nothing more |
+//! | `nest_service("/assets", ServeDir)` | `/assets/app.js` | none |
+//! | `route_service("/assets/{*file}", …)` | `/assets/app.js`, or a file that does not exist | `/assets/{*file}` |
+//! | `fallback_service(ServeDir)` | `/app.js` | none |
+//! | a service without axum | any | none |
 //!
-//! Files are best counted by rules, which need no router: by folder, by extension, or by name. The names have to be those
-//! of files that are there, listed when the service starts, and at most so many: a client can ask for any other.
+//! To count files, it is best to use rules, which don't need a router: by folder, by extension, or by name.
+//! If you count by name, list the existing files when the service starts, and limit the number of files:
+//! clients can request any other name.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -290,7 +295,7 @@
 //!     .rule(Rule::counter("styles").pattern("*.css"))
 //!     .rule(Rule::counter("downloads").pattern("/downloads/*"))
 //!     .by_matched_path();
-//! let downloads = ["manual.pdf", "setup.exe"]; // in earnest from `std::fs::read_dir`
+//! let downloads = ["manual.pdf", "setup.exe"]; // in practice from `std::fs::read_dir`
 //! let rules = downloads.iter().take(500).fold(rules, |rules, file| {
 //!     let path = format!("/downloads/{file}");
 //!     rules.rule(Rule::counter(&path).pattern(&path))
@@ -304,13 +309,15 @@
 //!
 //! # gRPC
 //!
-//! A call of gRPC is a `POST` of `application/grpc` or the like. Its method is its route: `/package.Service/Method` is
-//! the name of a counter, before any template of a router. Rules come before it.
+//! A gRPC call is a `POST` with the media type `application/grpc` or similar. The method is used as the
+//! route, i.e. the counter is named `/package.Service/Method`, and this takes precedence over a router
+//! template. Rules are applied first.
 //!
-//! Clients can ask for any method, so a method has its counter from its first success on: an answer with messages, or one
-//! that says `grpc-status: 0`. A call that fails before that counts as if there were no method, which is under `hits`
-//! without rules. After it all calls of the method count under it, however they end. To have the counter from the start,
-//! name the methods to the recorder, for example from the descriptor of the service:
+//! Since clients can call any method, a method gets a counter only after the first success: a response with
+//! messages or with `grpc-status: 0`. If a call fails before this, it counts as if the method did not exist,
+//! i.e. in `hits` when you don't use rules. After this, all calls to the method are counted, regardless of
+//! the status. If you need the counter from the start, register the methods with the recorder, e.g. from the
+//! service descriptor:
 //!
 //! ```
 //! # use counter_core::{Counters, MemoryStore};
@@ -324,14 +331,16 @@
 //! # Ok::<(), counter_core::BuildError>(())
 //! ```
 //!
-//! A call that fails is an answer with status 200, and so to [`Facet::Status`](crate::Facet::Status) a success. Its own
-//! status comes behind the messages: `GrpcStatusLayer`, with the feature `grpc`, counts it.
+//! A failed call is still a response with status 200, so [`Facet::Status`](crate::Facet::Status) counts it as
+//! a success. The gRPC status is sent after the messages; use `GrpcStatusLayer` with the feature `grpc` to
+//! count it.
 //!
 //! # Explaining a decision
 //!
-//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the rules only: not
-//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch. After `by_matched_path`
-//! the template of the route may decide; an explanation without one says so.
+//! [`explain`](crate::Rules::explain) uses the same code as the layer, and returns the reason as well. It is
+//! limited to the rules: it does not include the layer's `fallback` and `count_if` closures, or prefetch
+//! headers. With `by_matched_path`, the result can depend on the route template; if you don't pass a
+//! template, the explanation will mention this.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -351,17 +360,18 @@
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
-//! # What is refused
+//! # Rejected rules
 //!
-//! [`build`](crate::RulesBuilder::build) refuses the name of a counter that the layer feeds itself: `hits`, `(other)`, and
-//! those of [facets](crate::Facet). It refuses a pattern that could never match, since it would count nothing without
-//! any sign of it; a pattern that different readers would understand differently; and two patterns of equal rank that
-//! match the same requests, since the order would have to decide. The error says what to write instead.
+//! [`build`](crate::RulesBuilder::build) returns an error for counter names that are reserved by the layer:
+//! `hits`, `(other)`, and the [facet](crate::Facet) names. It also rejects patterns that can never match,
+//! because otherwise a counter would silently stay empty; patterns that are ambiguous to readers; and two
+//! patterns of equal rank matching the same requests, because then the order would matter. The error message
+//! includes a suggestion.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
 //! for (pattern, words) in [
-//!     ("/articles/:id", "write {id}"), // the syntax of older routers
+//!     ("/articles/:id", "write {id}"), // syntax of older routers
 //!     ("/articles/{id", "unpaired brace"),
 //!     ("/a/*/b", "write {name} for one segment"),
 //!     ("/a/{id}/*", "write /{*rest}"),
@@ -371,8 +381,8 @@
 //!     ("/a/../b", "write the path it leads to"),
 //!     ("/a;v=1", "write it without"),
 //!     ("/a?b=c", "write the path only"),
-//!     ("/%61", "write a"), // paths are compared with it decoded
-//!     ("/", "the home page"), // the rest to some, the home page to others
+//!     ("/%61", "write a"), // paths are decoded first
+//!     ("/", "the home page"), // either the default or the home page
 //! ] {
 //!     let error = Rules::builder().rule(Rule::counter("a").pattern(pattern)).build().unwrap_err();
 //!     assert!(error.to_string().contains(words), "{error}");
@@ -391,8 +401,8 @@
 //!
 //! # How many counters there are
 //!
-//! There are as many counters as rules, templates, facets and `fallback` name, up to
-//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Names beyond that count under `(other)`, so
-//! that totals stay exact, and as `overflow` in the ledger; the first is a [hint](crate::guide#hints). `hits` takes its
-//! slot when the layer is made, the names of rules and facets when they are given to it, templates when they are first
-//! used, and methods of gRPC when they first succeed.
+//! Counters are created for rules, templates, facets and `fallback`, up to
+//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Further names count in `(other)`,
+//! to keep totals exact, and as `overflow` in the ledger; you will also get a [hint](crate::guide#hints).
+//! `hits` gets a slot when the layer is created, rules and facets when you add them to the layer, templates
+//! when they are first used, and gRPC methods after the first success.

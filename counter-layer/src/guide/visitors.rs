@@ -1,14 +1,15 @@
-//! Visitors: how they are told apart, and what is kept about people.
+//! Visitors: how to identify visitors, and how personal data is handled.
 //!
-//! A visitor is an opaque number of 128 bits. It is made from something in the request by a hash under a secret key,
-//! raises one register in the sketches of its counters, and is forgotten. In the examples, `visitors(identity, requests)`
-//! sends these requests through a layer and reads the uniques of `hits` back, and `from(peer, headers)` is a request over
-//! a connection from that address, with the user agent `FIREFOX` unless the headers have one.
+//! A visitor is an opaque 128-bit number. It is a keyed hash of some part of the request, it raises a single
+//! register in the sketches of the counters, and it is not kept after that. The examples use two helpers:
+//! `visitors(identity, requests)` sends the requests through a layer and returns the uniques of `hits`, and
+//! `from(peer, headers)` is a request from this peer address, with the user agent `FIREFOX` unless the
+//! headers include another.
 //!
 //! # The default
 //!
-//! The address of the connection and the user agent make a visitor. Of an IPv6 address the first 64 bits count: a
-//! household has them, and a device changes the rest at will.
+//! By default a visitor is the combination of the peer address and the user agent. For IPv6 only the first 64
+//! bits are used, because a household has a /64, and devices change the remaining bits at will.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -34,7 +35,7 @@
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
 //! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
-//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         // For 1 in 16,384 pairs, two random ids share a register.
 //! #         identity.into().key(VisitorKey::new([7; 16]))
 //! #     }).expect("an identity");
 //! #     for request in requests {
@@ -70,42 +71,45 @@
 //! # }
 //! ```
 //!
-//! The server has to leave the address in the request: axum does with
-//! `into_make_service_with_connect_info::<SocketAddr>()`, other servers insert a `SocketAddr` extension. A request without
-//! one counts, and has no visitor. People behind one address with the same browser count as one visitor, and one person
-//! with two browsers counts as two.
+//! The server must store the peer address in the request. For axum, use
+//! `into_make_service_with_connect_info::<SocketAddr>()`; other servers can insert a `SocketAddr` extension.
+//! If the address is missing, the request counts, but does not have a visitor. People behind the same address
+//! with the same browser count as a single visitor, and a person using two browsers counts as two.
 //!
 //! # Bots
 //!
-//! Uniques are of people. A request that a program makes is counted like any other, but has no visitor, whatever the
-//! identity, and is given no cookie. The ledger counts such requests as `bots`, which are a part of `recorded`, and
-//! [`Facet::Agent`](crate::Facet) keeps them as a series. Facets have no visitors of their own.
+//! Uniques count people. A bot request is counted like any other request, but it does not have a visitor, for
+//! any identity, and a cookie will not be issued. The ledger counts these requests as `bots`, which is part
+//! of `recorded`, and [`Facet::Agent`](crate::Facet) counts bots as a series. Facets don't count visitors.
 //!
-//! A client is a bot if it says so, or if it does not say that it is a browser or an app:
+//! A client is considered a bot if it identifies as a bot, or if it does not identify as a browser or an app:
 //!
-//! - Its user agent contains a word of bots, such as `bot`, `crawl`, `monitor` or `headless`, an address of the web or of
-//!   mail, or the name of a host. Where it names an Android device, only an address counts: makers call phones `M bot 51`.
-//! - It notes something where a browser has nothing to note: it is `compatible` although it has a modern engine, or ends
-//!   in a name without a version.
-//! - It names no engine of browsers, no platform of apps, and no phone, television or console.
-//! - There is no user agent.
+//! - The user agent contains a word used by bots like `bot`, `crawl`, `monitor` or `headless`, a web or mail
+//!   address, or a host name. If it names an Android device, only addresses are considered, because there are
+//!   phones with names like `M bot 51`.
+//! - It has a comment that browsers don't have: it is `compatible` but has a modern engine, or ends in a name
+//!   with no version.
+//! - It does not name a browser engine, an app platform, a phone, a television or a console.
+//! - The user agent is missing.
 //!
-//! The case of letters does not matter, and neither does anything after the first 1,024 bytes. A program that pretends to
-//! be a browser counts as one. The words were chosen with one half of each of these public lists, and the shares are those
-//! of the other half:
+//! The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser
+//! will count as a browser. The words were selected with half of the entries in these public lists; this
+//! table shows the results for the other half:
 //!
-//! | list | bots | taken for bots | browsers | taken for browsers |
+//! | list | bots | detected as bots | browsers | detected as browsers |
 //! |---|--:|--:|--:|--:|
 //! | `device-detector` 6.5.1, without apps, libraries and feed readers | 653 | 98.6 % | 17,286 | 99.8 % |
 //! | `crawlerdetect` 0.4.2 | 1,867 | 97.7 % | 82,693 | 99.7 % |
 //! | `crawler-user-agents` 1.60 | 1,081 | 99.0 % | | |
 //!
-//! Of the apps in the first, which have no engine as a rule, 82 % count as people. Only the user agent decides, since a
-//! line of an access log has nothing else: a request counts the same whichever way it came.
+//! For apps in the first list, which usually don't name an engine, 82 % count as people. Only the user agent
+//! is considered, since access logs don't have anything else: a request counts the same, whether it was seen
+//! by the layer or read from a log.
 //!
-//! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts bots among the visitors, for a service whose
-//! clients are programs. A closure of [`classify_agent`](crate::AccessCounterLayer::classify_agent) decides what is a bot where the
-//! application knows better, such as by what the proxy in front found out.
+//! If the clients of your service are programs, use
+//! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) to count bots as visitors too. If your
+//! application has better information, e.g. from a proxy in front, set a
+//! [`classify_agent`](crate::AccessCounterLayer::classify_agent) closure instead.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -121,7 +125,7 @@
 //!     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
 //!     "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
 //!     "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2) Chrome/138.0.0.0",
-//!     "curl/8.5.0", // names no engine
+//!     "curl/8.5.0", // does not name an engine
 //!     "",
 //! ];
 //! let counted = async |set: fn(AccessCounterLayer) -> AccessCounterLayer| {
@@ -131,7 +135,7 @@
 //!     for agent in agents {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //!         let mut request = Request::get("/").header("user-agent", agent).body(())?;
-//!         // …from one address
+//!         // …from the same address
 //! #         request.extensions_mut().insert(std::net::SocketAddr::from(([192, 0, 2, 1], 1000)));
 //! #         service.oneshot(request).await?;
 //!     }
@@ -152,34 +156,34 @@
 //!
 //! # Other sources
 //!
-//! - [`Identity::peer`](crate::Identity::peer): the default, with another
-//!   [length of the prefix](crate::Address::ipv6_prefix) or
-//!   [without the user agent](crate::Address::without_user_agent).
-//! - [`Identity::forwarded`](crate::Identity::forwarded): an address that proxies wrote: see below.
-//! - [`Identity::cookie`](crate::Identity::cookie): a cookie that the service itself sets.
-//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer sets, for 365
-//!   days unless [`max_age`](crate::IssuedCookie::max_age) says otherwise. Bots get none, and neither do requests that the
-//!   rules leave out. A client that keeps no cookies is a new visitor at each request, and so is every browser over plain
-//!   HTTP unless [`insecure`](crate::IssuedCookie::insecure) is set. With
-//!   [`only_returned`](crate::IssuedCookie::only_returned) a visitor counts from its second request on, when its cookie has
-//!   come back: people who look at one page only are then not counted as visitors.
-//! - [`Identity::header`](crate::Identity::header): a header, which only a trusted party may be able to write.
-//! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted, such as an
+//! - [`Identity::peer`](crate::Identity::peer): the default; you can change the [prefix
+//!   length](crate::Address::ipv6_prefix) or [ignore the user agent](crate::Address::without_user_agent).
+//! - [`Identity::forwarded`](crate::Identity::forwarded): an address written by proxies, see below.
+//! - [`Identity::cookie`](crate::Identity::cookie): a cookie set by your service.
+//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id, set by the layer
+//!   and valid for 365 days by default (see [`max_age`](crate::IssuedCookie::max_age)). It is not issued to
+//!   bots, or for requests ignored by the rules. A client that does not keep cookies will be a new visitor
+//!   with every request, and so will any browser over plain HTTP unless
+//!   [`insecure`](crate::IssuedCookie::insecure) is set. With
+//!   [`only_returned`](crate::IssuedCookie::only_returned), a visitor counts when the cookie is sent back,
+//!   i.e. from the second request; people viewing just a single page will then not be counted as visitors.
+//! - [`Identity::header`](crate::Identity::header): a header. Only a trusted party should be able to set it.
+//! - [`Identity::extension`](crate::Identity::extension): an extension inserted by an outer layer, e.g. an
 //!   account.
-//! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
-//! - [`Identity::none`](crate::Identity::none): no visitors at all.
+//! - [`Identity::from_fn`](crate::Identity::from_fn): a closure that is passed the request head.
+//! - [`Identity::none`](crate::Identity::none): don't count visitors.
 //!
-//! Where the source finds nothing, a request counts without a visitor, as `unidentified` in the ledger, and nothing else is
-//! tried instead. A source that never finds anything is a [hint](crate::guide#hints). There are two
-//! exceptions: with fewer entries than hops the peer is the client, and a request without its issued cookie is that of a
-//! new visitor.
+//! If the source is missing in a request, the request counts without a visitor and is `unidentified` in the
+//! ledger; we don't fall back to another source. If it is missing in all requests, you will get a
+//! [hint](crate::guide#hints). There are two exceptions: if there are fewer entries than hops, the peer is
+//! the client, and if the issued cookie is missing, this is a new visitor.
 //!
 //! # Behind proxies
 //!
-//! Each proxy appends the address that it received the request from, so the right end of the header is written by your
-//! own proxies, and the left end by any client. The header is read from the right, as far as it is trusted: a number of
-//! [hops](crate::ForwardedAddress::trusted_hops), or all hosts of these
-//! [networks](crate::ForwardedAddress::trusted_networks). Entries further left change nothing.
+//! A proxy appends the address it received the request from. Thus the right end of the header is written by
+//! your proxies, but the left end might be written by any client. The header is read from the right, up to
+//! the limit of your trust: either a number of [hops](crate::ForwardedAddress::trusted_hops), or all hosts in
+//! some [networks](crate::ForwardedAddress::trusted_networks). Entries further left are ignored.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -205,7 +209,7 @@
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
 //! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
-//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         // For 1 in 16,384 pairs, two random ids share a register.
 //! #         identity.into().key(VisitorKey::new([7; 16]))
 //! #     }).expect("an identity");
 //! #     for request in requests {
@@ -231,50 +235,51 @@
 //! assert_eq!(visitors(one_hop(), [proxied("192.0.2.1"), proxied("192.0.2.2")]).await, 2);
 //! assert_eq!(visitors(ours(), [proxied("192.0.2.1"), proxied("192.0.2.1, 10.0.0.2")]).await, 1);
 //!
-//! // Past the proxies: hops believe whoever connects, networks do not.
+//! // Bypassing the proxies: hops trust any peer, but networks do not.
 //! let direct = |entry| from("203.0.113.5", &[("x-forwarded-for", entry)]);
 //! assert_eq!(visitors(one_hop(), [direct("192.0.2.1"), direct("192.0.2.2")]).await, 2);
 //! assert_eq!(visitors(ours(), [direct("192.0.2.1"), direct("192.0.2.2")]).await, 1);
 //!
-//! // An entry that is no address is nobody.
+//! // An invalid address is not a visitor.
 //! assert_eq!(visitors(one_hop(), [proxied("unknown"), proxied("192.0.2.1")]).await, 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Use hops only where no client can connect past the proxies, and set the number right: with one too many, the client
-//! writes its own address.
+//! You should use hops only if clients can't bypass the proxies, and make sure that the number is correct: if
+//! it is too high by one, clients can choose the address.
 //!
-//! # What to set behind which proxy
+//! # Which identity to use for which proxy
 //!
-//! `X` is `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. Where a client could reach the service past the proxy, put
-//! [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy's own network in the place of hops; and
-//! behind a chain of two, `trusted_hops(2)` or the networks of both.
+//! In this table, `X` is short for `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. If clients might bypass
+//! the proxy, use [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy network
+//! instead of hops. For a chain of two proxies, use `trusted_hops(2)` or the networks of both.
 //!
-//! | in front of the service | what it sends | identity |
+//! | in front of the service | headers | identity |
 //! |---|---|---|
 //! | nothing | | [`Identity::peer()`](crate::Identity::peer), the default |
-//! | nginx | nothing, until `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;` appends the client to what it wrote itself | `X.trusted_hops(1)` |
-//! | Caddy | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `trusted_proxies` | `X.trusted_hops(1)` |
-//! | Traefik | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `forwardedHeaders.trustedIPs` | `X.trusted_hops(1)` |
-//! | HAProxy | nothing, until `option forwardfor` adds an `X-Forwarded-For` of its own behind the client's | `X.trusted_hops(1)` |
+//! | nginx | none by default; set `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;` to append the client address | `X.trusted_hops(1)` |
+//! | Caddy | `X-Forwarded-For`; drops the header sent by the client unless the client is in `trusted_proxies` | `X.trusted_hops(1)` |
+//! | Traefik | `X-Forwarded-For`; drops the header sent by the client unless the client is in `forwardedHeaders.trustedIPs` | `X.trusted_hops(1)` |
+//! | HAProxy | none by default; set `option forwardfor` to add a second `X-Forwarded-For` after the header sent by the client | `X.trusted_hops(1)` |
 //! | HAProxy with `option forwarded` | `Forwarded` | `Identity::forwarded(Forwarded::RFC7239).trusted_hops(1)` |
-//! | Cloudflare | `X-Forwarded-For`, appended to; `CF-Connecting-IP` with the client alone | `X.trusted_networks(…)` with the networks that Cloudflare publishes, since anybody can find the service's own address |
-//! | Cloudflare, then nginx as above | both append to `X-Forwarded-For` | `X.trusted_hops(2)` if nginx admits Cloudflare only |
-//! | AWS ALB | `X-Forwarded-For`, appended to | `X.trusted_hops(1)` if the security group admits the balancer only, else its subnets |
-//! | AWS NLB, and others that forward connections | nothing: the address of the connection, or the PROXY protocol, which the server has to read | [`Identity::peer()`](crate::Identity::peer) |
+//! | Cloudflare | appends to `X-Forwarded-For`; `CF-Connecting-IP` has just the client | `X.trusted_networks(…)` with the networks published by Cloudflare, since the address of your service can be discovered |
+//! | Cloudflare, then nginx as above | both append to `X-Forwarded-For` | `X.trusted_hops(2)` if nginx only admits Cloudflare |
+//! | AWS ALB | appends to `X-Forwarded-For` | `X.trusted_hops(1)` if the security group only admits the balancer, otherwise the subnets of the balancer |
+//! | AWS NLB, and other TCP load balancers | none: the peer address, or the PROXY protocol, which the server must support | [`Identity::peer()`](crate::Identity::peer) |
 //! | AWS API Gateway, in front of Lambda | the address is in the event | [`Identity::extension`](crate::Identity::extension), as in `tests/strangers/src/bin/lambda.rs` |
 //!
-//! To see whether it is right, visit the service from two networks, and compare its uniques.
+//! To check your setup, visit the service from two networks and compare the uniques.
 //!
 //! # Salts and epochs
 //!
-//! The key of the hash is called a salt. For addresses, and for closures that are not marked as stable, each epoch has a
-//! new one. An epoch is a day that begins when the days of the visitors do (at midnight UTC unless there is a
-//! [`utc_offset`](counter_core::Builder::utc_offset)), unless [`salt_epoch`](counter_core::Builder::salt_epoch) was set. The
-//! same address is the same visitor within an epoch, and another one in the next. A request in flight at the end of its
-//! visitor's epoch counts in the last second of that epoch, so that no visitor counts twice on the next day. Without the
-//! salt an id can neither be made again nor be compared with a list of addresses. Its `Debug` does not show it either:
+//! The key of the hash is called a salt. For addresses, and for closures that are not stable, the salt
+//! changes with the epoch. By default an epoch is a day, and starts with the visitor days, i.e. at midnight
+//! UTC, or with a different [`utc_offset`](counter_core::Builder::utc_offset); you can change the length via
+//! [`salt_epoch`](counter_core::Builder::salt_epoch). An address is the same visitor within an epoch, but a
+//! different visitor in the next epoch. A request in flight when the epoch ends will be counted in the last
+//! second of this epoch, so that the visitor does not count again on the next day. Without the salt, an id
+//! can't be recomputed, or compared with a list of addresses. It is not shown in `Debug` either:
 //!
 //! ```
 //! use counter_core::visitor::VisitorKey;
@@ -291,20 +296,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # The owner's secret
+//! # Using a secret
 //!
-//! The salt lies in the store, beside the registers of the visitors that were hashed under it. With
-//! [`Builder::secret`](counter_core::Builder::secret) visitors are hashed under a key that is made of the salt and a
-//! [`Secret`](counter_core::Secret), which goes to no store. Then the store alone does not suffice to try addresses, and the
-//! secret alone does not bring back an epoch whose salt is gone. All instances need the same secret. It also signs the
-//! cookies that the layer issues.
+//! The store contains both the salt and the registers of the visitors hashed with it. With
+//! [`Builder::secret`](counter_core::Builder::secret), the hash key is derived from the salt and a
+//! [`Secret`](counter_core::Secret), which is never stored. Then access to the store is not enough to try
+//! addresses, and with just the secret, an epoch can't be recovered if the salt was deleted. All instances
+//! must use the same secret. It is also used to sign issued cookies.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let secret = Secret::from_bytes([7; 16]); // from a place that readers of the store cannot read
+//! let secret = Secret::from_bytes([7; 16]); // readers of the store must not be able to read this
 //! let store = MemoryStore::new();
 //! let mut here = Counters::builder(store.clone()).secret(&secret).build()?;
 //! let mut there = Counters::builder(store.clone()).secret(&secret).build()?;
@@ -321,19 +326,21 @@
 //!
 //! # Stable identities
 //!
-//! Cookies, a header, and a closure that is marked as [`stable`](crate::ClosureIdentity::stable) mean the same person for
-//! years. They have one salt, which does not change with the epoch, so that a visitor of Monday and of Tuesday is one in
-//! the uniques of both days. That is also what it means for privacy: those visits are linked.
+//! Cookies, headers, and closures declared as [`stable`](crate::ClosureIdentity::stable) identify the same
+//! person for years. There is a single salt for these, and it does not change with the epoch, so if a visitor
+//! comes on Monday and Tuesday, the uniques of both days include this visitor once. This also affects
+//! privacy: these visits are linked.
 //!
-//! [`Identity::key`](crate::Identity::key) uses a key of the application in place of all salts, also for addresses: then
-//! nothing rotates unless the application rotates it.
+//! With [`Identity::key`](crate::Identity::key) you can replace all salts with your key, for addresses too.
+//! In this case your application is responsible for key rotation.
 //!
-//! # Which precisions visitors have
+//! # Visitor precisions
 //!
-//! Visitors have buckets of 3600 and 86400 seconds, 120 of each, unless
-//! [`visitor_precisions`](counter_core::Builder::visitor_precisions) says otherwise. In a precision that is coarser than the
-//! epoch, or begins at other times, each visitor would count once for each epoch. Such a precision is refused: by `build`,
-//! and, where the visitors were declared stable there, by an identity that is not.
+//! By default visitors are counted in buckets of 3600 and 86400 seconds, with 120 buckets each; you can
+//! change this via [`visitor_precisions`](counter_core::Builder::visitor_precisions). If a precision is
+//! coarser than the epoch, or not aligned with it, a visitor would count once per epoch. Such a precision is
+//! rejected, either by `build`, or, if you declared visitors as stable there, when you set an identity that
+//! is not stable.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Precisions};
@@ -354,14 +361,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A layer whose identity was never set cannot report that; it counts without visitors then. Uniques over several epochs
-//! count an address once for each of them.
+//! If you don't set an identity, the layer can't report this error; it counts without visitors instead.
+//! Uniques over multiple epochs count an address once per epoch.
 //!
-//! # Several instances
+//! # Multiple instances
 //!
-//! Instances over one store share its salts. Each begins with a random one of its own and offers it to the store with the
-//! first flush; the first that was offered is used by all. The salt of the next epoch is fetched from the middle of the
-//! current one on. No request waits for that.
+//! Instances with the same store share the salts. An instance starts with a random salt and offers it to the
+//! store with the first flush; all instances use the salt that was offered first. The salt of the next epoch
+//! is fetched ahead of time, from the middle of the current epoch. Requests don't have to wait for this.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};
@@ -375,21 +382,22 @@
 //! assert_ne!(one.visitor(&[b"192.0.2.1"]), other.visitor(&[b"192.0.2.1"]));
 //!
 //! here.flush().await?;
-//! there.flush().await?; // `Counters::run` begins with a flush
+//! there.flush().await?; // `Counters::run` starts with a flush
 //! assert_eq!(one.visitor(&[b"192.0.2.1"]), other.visitor(&[b"192.0.2.1"]));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Before the first flush, and when the store is away for more than half an epoch, an instance counts by its own salt. A
-//! visitor that is seen under that salt and under the shared one counts once more in that epoch. An instance does not ask
-//! again for a salt that it has: when the store loses one, instances that start later have another, for the rest of the
-//! epoch, and for stable identities until all are restarted. Hits are not affected by any of this.
+//! If the first flush is still pending, or if the store is unavailable for more than half an epoch, an
+//! instance uses a local salt. A visitor seen with both the local and the shared salt will count twice in
+//! this epoch. An instance does not fetch a salt again: if the store loses a salt, instances started later
+//! will use a different salt for the rest of the epoch, and for stable identities until all instances are
+//! restarted. Hits are not affected by this.
 //!
 //! # Uniques are estimates
 //!
-//! A sketch is a HyperLogLog of 16,384 registers. Each register holds the longest run of zeros that any visitor's hash
-//! had there; there is no list of visitors. The standard error is under 1 %:
+//! The sketch is a HyperLogLog with 16,384 registers. A register holds the longest run of zeros in the
+//! visitor hashes assigned to it, but we don't store a list of visitors. The standard error is below 1 %:
 //!
 //! ```
 //! assert!(counter_core::sketch::STANDARD_ERROR < 0.01);
@@ -399,68 +407,75 @@
 //!
 //! | in the store | for how long |
 //! |---|---|
-//! | the count of each counter and bucket | its retention, by default 120 buckets; the cleaner removes it |
-//! | the names of counters: of rules, templates and facets | as long as they have samples or sketches |
-//! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
-//! | the salt of an epoch | to the end of the epoch after it |
-//! | the salt of stable identities, where there are any | until it is deleted by hand |
-//! | ids of limited clients, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
-//! | the number of the last batch of each process, under a random name | until it was silent for 30 days |
+//! | counts per counter and bucket | for the retention, by default 120 buckets; then removed by the cleaner |
+//! | counter names from rules, templates and facets | as long as there are samples or sketches |
+//! | sketches per counter and visitor bucket | for the retention, by default 120 hours and 120 days |
+//! | the salt of an epoch | until the end of the next epoch |
+//! | the salt for stable identities, if used | until you delete it |
+//! | ids of limited clients, and tokens, if you use [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): keyed with a secret, and different in each window | for the window, and the number of windows kept after it |
+//! | the sequence number of the last batch per process, with a random name | until the process is silent for 30 days |
 //!
-//! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and salts when it is
-//! asked for one.
+//! Redis expires sketches and salts. A `MemoryStore` drops sketches when the cleaner runs, and salts when a
+//! salt is requested.
 //!
-//! In addition to counts and sketches of what it has recently counted, a process keeps the salts of two epochs in memory;
-//! that of the last one is dropped when that of the next one is fetched. With a salt it keeps the registers of up to 16,384
-//! recent visitors (128 KB), each with a part of a hash by which it is found again, until the salt is dropped. Each layer keeps a hash of up to 4,096 recent user
-//! agents (64 KB), with whether it is a bot's, and nothing about the clients that sent them; and one with rules a hash of
-//! up to 4,096 recent paths (64 KB), with what the rules decide.
+//! In memory, a process keeps recent counts and sketches, and the salts of two epochs; a salt is dropped when
+//! the salt of the next epoch is fetched. Per salt it also keeps the registers of up to 16,384 recent
+//! visitors (128 KB), with part of a hash used for lookups, until the salt is dropped. A layer caches the
+//! hashes of up to 4,096 recent user agents (64 KB) to remember if these are bots, but does not keep anything
+//! about the clients. With rules, it also caches the hashes of up to 4,096 recent paths (64 KB) and the
+//! decisions.
 //!
 //! # What is never stored or logged
 //!
-//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are neither stored nor
-//! logged. The layer reads them while it looks at a request, and keeps the number of a counter and a visitor's register until the
-//! request is settled. The library logs trouble with the store, with names of counters and numbers.
-//! [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
+//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are never
+//! stored or logged. The layer reads these while it classifies a request, and then just keeps the counter
+//! number and the visitor register until the request is finished. The library logs store failures with
+//! counter names and numbers. [`explain`](crate::Rules::explain) returns the given path, but does not store
+//! it.
 //!
-//! Two closures of the application can change that. The name of a counter is stored as it is, so a closure of
-//! [`fallback`](crate::AccessCounterLayer::fallback) that makes a name out of a path stores that path. And an application that keeps
-//! the visitor of [`on_count`](crate::AccessCounterLayer::on_count) stores an id, by default one that is another on the
-//! next day. Since the salt lies in the store, such an id should be hashed once more under a key of a
-//! [`Secret`](counter_core::Secret) if it goes there too.
+//! There are two closures that can change this. Counter names are stored, so if your
+//! [`fallback`](crate::AccessCounterLayer::fallback) closure turns a path into a name, this path will be
+//! stored. And if your application keeps the visitor passed to
+//! [`on_count`](crate::AccessCounterLayer::on_count), it stores an id, which by default changes on the next
+//! day. Since the salt is in the store, you should hash such an id again with a key derived from a
+//! [`Secret`](counter_core::Secret) if you want to keep it in the same store.
 //!
-//! # What a reader of the store learns
+//! # What the store reveals
 //!
-//! A reader of Redis, its snapshot, its append-only file or a backup learns what lies in it, and no more:
+//! Someone with read access to Redis, to a snapshot, an append-only file or a backup, can learn the
+//! following:
 //!
-//! | | without a secret | with the owner's secret in all instances |
+//! | | without a secret | with the same secret in all instances |
 //! |---|---|---|
-//! | unique visitors | while the salt of a day is there (two days; in backups and append-only files as long as those are kept): whether an address with a user agent was probably among the visitors of a page and hour. Addresses can be tried, all of IPv4 in minutes | how many there were, and that one register was raised in several sketches of a day |
-//! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: one of the process (`Secret::of_this_process`), with which each instance limits for itself, until it restarts | how many ids there were in a window, and what each counted there. No address, and nothing that links an id of one window to one of another |
-//! | unique counters, dimensions as text | what the application put in | the same |
+//! | unique visitors | as long as the salt of a day exists (two days; in backups and append-only files, as long as the files are kept): if an address with a user agent was probably among the visitors of a page in a given hour. Addresses can be tried, the whole IPv4 range within minutes | the number of visitors, and if the same register was raised in multiple sketches of a day |
+//! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: this is `Secret::of_this_process`, so the limit applies per instance, until a restart | the number of ids in a window, and the counts per id. No addresses, and no link between ids of different windows |
+//! | unique counters, text dimensions | the data supplied by the application | the same |
 //!
-//! The secret is in no store, log or key. With both the store and the secret, addresses can be tried as in the first
-//! column. For limits that is possible while their windows are kept (`keep`), and in files for as long as the files are.
+//! The secret is never stored, logged or part of a key. With both the store and the secret, addresses can be
+//! tried as in the first column. For limits this is possible while the windows are kept (`keep`), and in
+//! files while the files exist.
 //!
-//! # What can be linked
+//! # Linkability
 //!
-//! - Visits of different epochs cannot be linked when the identity is not stable and the salts are gone: nothing that is
-//!   left says that two registers were raised by one person.
-//! - Without a [secret](counter_core::Builder::secret), while the salt of an epoch is in the store, a reader of the store can
-//!   try an address with a user agent: the sketch of a page and an hour says "not here", or "probably here"; in a small
-//!   sketch that is nearly certain. Guard the store like an access log of two days, and mind that a backup of Redis has the
-//!   salts of its day, and an append-only file those of all days since it was rewritten. With a secret, the reader needs
-//!   that too.
-//! - Within an epoch the same visitor raises the same register in every sketch. Where a bucket has one visitor, a reader of
-//!   the store may find the same register raised elsewhere in that epoch, without knowing whose it is.
-//! - Under a stable identity, or a key of the application, all that is said here of an epoch holds for as long as the salt
-//!   or the key exists. Deleting it, and restarting the instances that have it, ends that.
+//! - Visits in different epochs can't be linked if the identity is not stable and the salts are deleted: the
+//!   remaining data does not show if two registers were raised by the same person.
+//! - If you don't set a [secret](counter_core::Builder::secret), then as long as the salt of an epoch is in
+//!   the store, someone with read access to the store can try an address with a user agent: the sketch of a
+//!   page and an hour returns either "not here" or "probably here"; in a small sketch this is nearly certain.
+//!   You should protect the store like a two-day access log. Note that Redis backups contain the salts of
+//!   that day, and append-only files the salts of all days since the last rewrite. If you set a secret, this
+//!   also requires the secret.
+//! - Within an epoch, a visitor raises the same register in all sketches. If there is just a single visitor
+//!   in a bucket, someone with read access to the store might find the same register elsewhere in this epoch,
+//!   but can't identify the visitor.
+//! - For a stable identity or an application key, all of this applies for as long as the salt or key exists,
+//!   instead of an epoch. To end this, delete it and restart the instances using it.
 //!
-//! # Leaving visitors out
+//! # Disabling visitors
 //!
-//! [`Identity::none`](crate::Identity::none) counts no visitors anywhere.
-//! [`Rule::without_visitors`](crate::Rule::without_visitors) leaves them out of the rule's requests, under `hits` as well. An
-//! excluded request leaves nothing of its visitor either.
+//! [`Identity::none`](crate::Identity::none) disables visitors for all counters. With
+//! [`Rule::without_visitors`](crate::Rule::without_visitors), requests matched by this rule don't count
+//! visitors, in `hits` either. Excluded requests don't count visitors as well.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -490,7 +505,7 @@
 //! #     let counter = name.parse().expect("a name");
 //! #     stats.uniques(&[counter], day, range.clone()).await.expect("a store").visitors
 //! # };
-//! // 192.0.2.1 asks for /clinic/a, and 192.0.2.2 for /clinic/chat.
+//! // 192.0.2.1 requests /clinic/a, and 192.0.2.2 requests /clinic/chat.
 //! assert_eq!(uniques("clinic").await, 0);
 //! assert_eq!(uniques("hits").await, 0);
 //! # Ok(())

@@ -12,40 +12,40 @@ use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::request;
 
-/// An identity by the client's address and its user agent, for one epoch.
+/// An identity by client address and user agent, valid for an epoch.
 ///
-/// The first 64 bits of an IPv6 address count unless [`ipv6_prefix`](Self::ipv6_prefix) sets another number:
-/// a household has a /64, and a device changes the rest at will (RFC 8981). In a
-/// [limit](crate::LimitKey::identity) it is the first 56, since many households are given as much, and the user agent
-/// does not count.
+/// By default the first 64 bits of IPv6 addresses are used (see [`ipv6_prefix`](Self::ipv6_prefix)), because
+/// a household has a /64, and devices change the remaining bits at will (RFC 8981). For a
+/// [limit](crate::LimitKey::identity), the default is the first 56 bits, because households often get a /56,
+/// and the user agent is ignored.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Address {
     client: Client,
-    /// The bits of an IPv6 address that count.
+    /// Bits of an IPv6 address to use.
     ipv6_mask: u128,
-    /// The application chose them.
+    /// The prefix length was set by the application.
     pub(super) is_chosen: bool,
     user_agent: bool,
-    /// Asked for the other end of the connection in place of the server's extensions.
+    /// Returns the peer address, instead of the request extensions.
     peer: Option<Arc<PeerClosure>>,
 }
 
 type PeerClosure = Closure<dyn Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync>;
 
-/// A header with the client's address, for which the trusted proxies are still to be chosen.
+/// A header with the client address. You still need to choose the trusted proxies.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ForwardedAddress(Forwarded);
 
-// The crates that find a client's address (client-ip, axum-client-ip) take the last entry only: they
-// know neither hops nor networks, and of `Forwarded` they parse from the left.
+// There are crates to get the client address (client-ip, axum-client-ip), but these only use the last entry:
+// they support neither hops nor networks, and parse `Forwarded` from the left.
 #[derive(Clone, Debug)]
 enum Client {
     Peer,
-    /// The last entries, this many, were written by trusted proxies.
+    /// This number of entries at the end were written by trusted proxies.
     Hops(Forwarded, usize),
-    /// The client is the first address from the right outside of these networks.
+    /// The client is the rightmost address outside of these networks.
     Networks(Forwarded, Box<[IpNet]>),
 }
 
@@ -58,29 +58,29 @@ impl Address {
         Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true, peer: None }
     }
 
-    /// Sets how many leading bits of an IPv6 address count; more than 128 are 128.
+    /// Sets the number of leading bits to use for IPv6 addresses, at most 128.
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_mask = mask(bits);
         self.is_chosen = true;
         self
     }
 
-    /// Treats all clients of an address as one visitor, whatever their user agents are.
+    /// Ignores the user agent, so that all clients with the same address are one visitor.
     pub const fn without_user_agent(mut self) -> Self {
         self.user_agent = false;
         self
     }
 
-    /// Finds the address of the connection by a closure, in place of axum's `ConnectInfo` or a
-    /// [`SocketAddr`](std::net::SocketAddr) extension: for a server, or another version of axum, that leaves it in
-    /// another type.
+    /// Sets a closure to get the peer address, instead of axum's `ConnectInfo` or a
+    /// [`SocketAddr`](std::net::SocketAddr) extension. Use this for a server or another version of axum that
+    /// stores the address in a different type.
     ///
-    /// Proxies are trusted as before. A request has no address of a connection when the closure returns `None` or
-    /// panics.
+    /// This does not change the trusted proxies. If the closure returns `None` or panics, the request does
+    /// not have a peer address.
     ///
     /// ```
     /// # use counter_layer::{Forwarded, Identity};
-    /// /// What another server leaves in the extensions of a request.
+    /// /// The extension inserted by another server.
     /// #[derive(Clone)]
     /// struct Client(std::net::SocketAddr);
     ///
@@ -97,26 +97,26 @@ impl Address {
         self
     }
 
-    /// Returns `true` if it reads what proxies wrote.
+    /// Returns `true` if the address is read from a proxy header.
     pub(crate) const fn trusts_proxies(&self) -> bool {
         !matches!(self.client, Client::Peer)
     }
 
-    /// The visitor with this address.
+    /// Returns the visitor with this address.
     pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> Told {
         salt.visitor_until(&[&self.identifying(address, user_agent)])
     }
 
-    /// The register of the visitor with this address.
+    /// Returns the register of the visitor with this address.
     #[inline(always)]
     pub(super) fn marked(&self, address: u128, user_agent: Digest, salt: &Salt) -> Marked {
         salt.register_until(&self.identifying(address, user_agent))
     }
 
-    /// The bytes that identify the visitor with this address.
+    /// Returns the bytes to be hashed for the visitor with this address.
     #[inline(always)]
     fn identifying(&self, address: u128, user_agent: Digest) -> [u8; 24] {
-        // One layout for all, for which keys are prepared.
+        // We always use the same layout, because keys are prepared for this length.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
@@ -125,7 +125,7 @@ impl Address {
         visitor
     }
 
-    /// The significant bits of the client's address, if it is known.
+    /// Returns the significant bits of the client address, if it is known.
     #[inline(always)]
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
         match (&self.client, &self.peer) {
@@ -134,7 +134,7 @@ impl Address {
         }
     }
 
-    // Beside what is done by default.
+    // Not inlined, since this is not the default.
     #[inline(never)]
     fn client_elsewhere(&self, head: &RequestHead<'_>) -> Option<u128> {
         let peer = match &self.peer {
@@ -144,7 +144,7 @@ impl Address {
         Some(self.bits(self.client.address(peer, head.headers)?))
     }
 
-    /// Returns `true` if a trusted proxy has passed the request on.
+    /// Returns `true` if the request was forwarded by a trusted proxy.
     pub(crate) fn is_forwarded(&self, head: &RequestHead<'_>) -> bool {
         match &self.client {
             Client::Peer => false,
@@ -156,7 +156,7 @@ impl Address {
         }
     }
 
-    /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.
+    /// Returns the significant bits of an address. An IPv4 address equals the IPv6-mapped address.
     #[inline(always)]
     fn bits(&self, address: IpAddr) -> u128 {
         match address.to_canonical() {
@@ -179,20 +179,20 @@ impl ForwardedAddress {
         Self(header)
     }
 
-    /// Trusts the last `hops` entries of the header, written by the service's own proxies; 0 takes the
-    /// address of the connection.
+    /// Trusts the last `hops` entries of the header, which must be written by your proxies. Use 0 for the
+    /// peer address.
     ///
-    /// Each proxy appends the address it was connected from, so the client is the entry of the outermost
-    /// proxy, counted from the right. Entries further left may come from the client and are ignored. With
-    /// fewer entries than hops the request bypassed the proxies, and its peer is the client.
+    /// A proxy appends the address of the connecting peer, so the client is the entry of the outermost proxy,
+    /// counted from the right. Entries further left might be sent by the client and are ignored. If there are
+    /// fewer entries than hops, the request bypassed the proxies, and the peer is the client.
     pub fn trusted_hops(self, hops: usize) -> Address {
         Address::of(if hops == 0 { Client::Peer } else { Client::Hops(self.0, hops) })
     }
 
-    /// Trusts entries written by hosts of these networks: the client is the first address from the right
-    /// outside of them, beginning with the peer.
+    /// Trusts entries written by hosts in these networks: starting with the peer, the client is the first
+    /// address from the right outside of these networks.
     ///
-    /// When all addresses are inside, it is the leftmost, or the peer where there is no header.
+    /// If all addresses are inside, the client is the leftmost address, or the peer if the header is missing.
     pub fn trusted_networks(self, networks: impl IntoIterator<Item = IpNet>) -> Address {
         Address::of(Client::Networks(self.0, networks.into_iter().collect()))
     }

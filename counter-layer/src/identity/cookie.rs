@@ -1,4 +1,4 @@
-//! The cookie of a visitor: read from a request (RFC 6265, section 4.2), and set in a response.
+//! The visitor cookie: how to parse it (RFC 6265, section 4.2), and how to set it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use http::{HeaderMap, HeaderValue, header};
 use super::Told;
 use super::head::RequestHead;
 
-/// An identity by a cookie with a random id of 128 bits, which the layer itself sets.
+/// An identity by a cookie with a random 128-bit id, set by the layer.
 ///
-/// Where the counters have a [secret](counter_core::Builder::secret), the id is signed with it, and an id
-/// that the layer did not issue is not accepted. Without a secret a client can make up ids.
+/// If the counters have a [secret](counter_core::Builder::secret), the id is signed, and ids not issued by
+/// the layer will be rejected. Otherwise clients can make up ids.
 ///
-/// The cookie is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
-/// [`insecure`](Self::insecure) is set. A request without it counts as a new visitor, unless
-/// [`only_returned`](Self::only_returned) is set. Bots are given none,
-/// unless [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) is set.
+/// The cookie is `HttpOnly`, `SameSite=Lax`, valid for the whole site, and `Secure` unless you set
+/// [`insecure`](Self::insecure). A request that does not send the cookie counts as a new visitor, but you can
+/// change this via [`only_returned`](Self::only_returned). Bots only get a cookie with
+/// [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors).
 ///
-/// The cookie makes the visits of a browser linkable for as long as it lives, which may need consent. A
-/// response that sets it should not be kept by a shared cache.
+/// Visits by the same browser can be linked as long as the cookie exists, so you might need user consent.
+/// Responses that set the cookie should not be stored in a shared cache.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +45,7 @@ pub struct IssuedCookie {
     signature: Option<VisitorKey>,
 }
 
-/// The visitor of a request, and the cookie that the response has to set for the next one.
+/// The visitor of a request, and the cookie to be set in the response.
 #[derive(Default)]
 pub(super) struct Visit {
     pub(super) visitor: Option<Told>,
@@ -58,23 +58,23 @@ impl IssuedCookie {
         Self { name: name.into(), max_age, secure: true, only_returned: false, signature: None }
     }
 
-    /// Sets how long a browser keeps the cookie, in whole seconds. Default: 365 days.
+    /// Sets how long browsers should keep the cookie, in whole seconds. Default: 365 days.
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// Lets a browser send the cookie over plain HTTP as well.
+    /// Allows browsers to send the cookie over plain HTTP.
     pub const fn insecure(mut self) -> Self {
         self.secure = false;
         self
     }
 
-    /// Counts only visitors whose cookie came back.
+    /// Counts a visitor only after the cookie was sent back.
     ///
-    /// The first request of a visitor then has none, so that one who never comes again, and a client that keeps no
-    /// cookies, is no visitor at all. Without this, such a client is a new visitor at each of its requests. The
-    /// request with which a visitor begins is `unidentified` in the [ledger](counter_core::visits::Requests).
+    /// With this setting the first request does not have a visitor, so people not returning, and clients not
+    /// keeping cookies, will not be counted as visitors. Otherwise such a client is a new visitor with every
+    /// request. The first request is `unidentified` in the [ledger](counter_core::visits::Requests).
     ///
     /// ```
     /// use counter_layer::Identity;
@@ -95,7 +95,7 @@ impl IssuedCookie {
         is_name(&self.name)
     }
 
-    /// Signs ids with this secret, and accepts no others.
+    /// Signs ids with this secret, and rejects ids with other signatures.
     pub(super) fn signed(mut self, secret: &Secret) -> Self {
         self.signature = Some(secret.key("cookie"));
         self
@@ -107,7 +107,7 @@ impl IssuedCookie {
             return Visit { visitor: Some(salt.visitor_until(&[id])), cookie: None };
         }
         let mut random = [0; 16];
-        // Without randomness there is no new visitor, and the request is served all the same.
+        // If we can't get random bytes, we can't create a visitor, but the request must still be served.
         if getrandom::fill(&mut random).is_err() {
             return Visit::default();
         }
@@ -122,13 +122,13 @@ impl IssuedCookie {
         }
     }
 
-    /// The id of a value that the layer issued, as far as that can be told; anything else is as good as nothing.
+    /// Returns the id from a value issued by the layer, or `None` if the value is invalid.
     fn issued<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
         let (id, rest) = value.split_at_checked(DIGITS)?;
         bits(id)?;
         match self.signature(id) {
             None => rest.is_empty().then_some(id),
-            // Numbers of one width are compared in constant time.
+            // Integers are compared in constant time.
             Some(signature) => (bits(rest.strip_prefix(b".")?)? == signature).then_some(id),
         }
     }
@@ -139,7 +139,7 @@ impl IssuedCookie {
     }
 }
 
-/// The digits of an id, and of its signature.
+/// Number of hex digits of an id, and of the signature.
 const DIGITS: usize = 32;
 
 fn bits(digits: &[u8]) -> Option<u128> {
@@ -149,13 +149,13 @@ fn bits(digits: &[u8]) -> Option<u128> {
     u128::from_str_radix(digits, 16).ok()
 }
 
-/// Returns `true` for a valid name of a cookie: a token of RFC 9110.
+/// Returns `true` for a valid cookie name, i.e. a token (RFC 9110).
 pub(super) fn is_name(name: &str) -> bool {
     let signs = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(signs)
 }
 
-/// The value of the first cookie of this name, unless it is empty.
+/// Returns the value of the first cookie with this name, unless it is empty.
 pub(super) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let cookies = headers.get_all(header::COOKIE).iter().flat_map(|all| all.as_bytes().split(|b| *b == b';'));
     let named = |cookie: &'a [u8]| cookie.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=");

@@ -1,15 +1,14 @@
-//! Headers in which proxies record the addresses that they were connected from.
+//! Headers used by proxies to record the peer address.
 //!
-//! Each proxy adds an entry on the right, and the client can have written anything on the left. So
-//! entries are read from the right, one at a time, and what stands further left has no influence on
-//! how one is read: not even by a quotation mark that never closes.
+//! A proxy appends an entry on the right, but anything to the left might be sent by the client. So we parse
+//! entries from the right, and text further left must not affect how an entry is parsed, even if it contains
+//! an unclosed quotation mark.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName, header};
 
-/// A header in which proxies record the address that they were connected from, the nearest proxy on the
-/// right.
+/// A header used by proxies to record the peer address, with the nearest proxy on the right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
     name: HeaderName,
@@ -29,18 +28,18 @@ impl Forwarded {
     pub const X_FORWARDED_FOR: Self =
         Self { name: HeaderName::from_static("x-forwarded-for"), syntax: Syntax::Addresses };
 
-    /// The header `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"` of RFC 7239. An entry that
-    /// is `unknown` or obfuscated (`_secret`) makes no visitor.
+    /// The header `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"` (RFC 7239). If an entry is
+    /// `unknown` or obfuscated (`_secret`), the request does not have a visitor.
     pub const RFC7239: Self = Self { name: header::FORWARDED, syntax: Syntax::Parameters };
 
-    /// Names another header with an address, or with several in the manner of `X-Forwarded-For`, such as
-    /// `X-Real-IP` or `CF-Connecting-IP`.
+    /// Creates a header with an address, or a list of addresses like `X-Forwarded-For`, e.g. `X-Real-IP` or
+    /// `CF-Connecting-IP`.
     #[must_use]
     pub const fn header(name: HeaderName) -> Self {
         Self { name, syntax: Syntax::Addresses }
     }
 
-    /// Adds an address on the right, as a proxy does.
+    /// Appends an address on the right, like a proxy does.
     pub(crate) fn append(&self, headers: &mut HeaderMap, address: IpAddr) {
         let entry = match (self.syntax, address) {
             (Syntax::Addresses, address) => address.to_string(),
@@ -50,8 +49,8 @@ impl Forwarded {
         headers.append(self.name.clone(), entry.parse().expect("an address can stand in a header"));
     }
 
-    /// The addresses from the right, the nearest proxy's first; `None` for an entry
-    /// that is no address.
+    /// Returns the addresses from right to left, starting with the nearest proxy; `None` if an entry is not
+    /// an address.
     pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
         let values = headers.get_all(&self.name).iter().rev().map(http::HeaderValue::as_bytes);
         let syntax = self.syntax;
@@ -62,7 +61,7 @@ impl Forwarded {
     }
 }
 
-/// The entries of one value, from the right.
+/// The entries of a header value, from right to left.
 struct Entries<'a> {
     rest: Option<&'a [u8]>,
     syntax: Syntax,
@@ -82,8 +81,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The last comma outside of quotation marks, found from the right: there, a mark with an even number
-/// of backslashes before it begins or ends a quotation, if a proxy wrote it.
+/// Returns the position of the last unquoted comma, searching from the right: if a proxy wrote the entry, a
+/// quotation mark preceded by an even number of backslashes starts or ends a quoted string.
 fn last_comma(value: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in value.iter().enumerate().rev() {
@@ -99,8 +98,8 @@ fn last_comma(value: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns the address of the one `for` among `name=value` pairs. By RFC 7239, section 4, a semicolon separates pairs,
-/// and a pair may be empty: `for=192.0.2.1;`.
+/// Returns the address in the `for` pair of an entry, which must be unique. Pairs are separated by semicolons
+/// and may be empty (RFC 7239, section 4): `for=192.0.2.1;`.
 fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = entry.trim_ascii();
@@ -125,11 +124,11 @@ fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
 
 enum Value<'a> {
     Token(&'a [u8]),
-    /// The text between the quotation marks.
+    /// The text inside the quotation marks.
     Quoted(&'a [u8]),
 }
 
-/// The value that this begins with, and what follows it.
+/// Parses the value at the start of the text, and returns the rest.
 fn value(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
@@ -145,7 +144,8 @@ fn value(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
 }
 
 impl<'a> Value<'a> {
-    /// The value without its backslashes; none that has no room is an address.
+    /// Returns the value with backslashes removed, or `None` if it does not fit in the buffer, and thus can't
+    /// be an address.
     fn unquoted<'b>(&self, room: &'b mut [u8; 64]) -> Option<&'b [u8]>
     where
         'a: 'b,
@@ -167,7 +167,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// An address, with or without brackets and a port; what stands for a port is not looked at.
+/// Parses an address with optional brackets and port. The port is ignored.
 fn node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     if let Some(rest) = text.strip_prefix('[') {

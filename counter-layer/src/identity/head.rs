@@ -10,11 +10,11 @@ use crate::request;
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The target, as the client sent it.
+    /// The request target, as sent by the client.
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The values that the server and the layers further out left in the request.
+    /// The extensions inserted by the server and outer layers.
     pub extensions: &'a Extensions,
 }
 
@@ -28,8 +28,8 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// Returns the address of the other end of the connection, if the server left it in the request: axum's
-    /// `ConnectInfo` (that of axum 0.8), or a [`SocketAddr`](std::net::SocketAddr) extension.
+    /// Returns the peer address of the connection, if the server stored it in the request: this is either the
+    /// `ConnectInfo` of axum 0.8, or a [`SocketAddr`](std::net::SocketAddr) extension.
     #[inline]
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {

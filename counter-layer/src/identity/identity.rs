@@ -13,16 +13,16 @@ use super::{Marked, Told, cookie};
 use crate::classify::Digest;
 use crate::closure::Closure;
 
-/// The rule by which two requests belong to the same visitor.
+/// Defines when two requests belong to the same visitor.
 ///
-/// It reads something from the request and passes it through a keyed hash to a
-/// [`VisitorId`](counter_core::VisitorId); nothing else of it is kept. By default that is the address of the
-/// connection (the first 64 bits of an IPv6 address) together with the user agent.
+/// An identity reads part of the request and applies a keyed hash to get a
+/// [`VisitorId`](counter_core::VisitorId); the data read is not kept. By default this is the peer address
+/// (the first 64 bits of an IPv6 address) and the user agent.
 ///
-/// An identity is *stable* when it stays the same for years: a cookie, a header, or a closure that is
-/// declared [stable](ClosureIdentity::stable). Any other identity holds for one salt epoch, which is a day
-/// unless [`Builder::salt_epoch`](counter_core::Builder::salt_epoch) is set. After that the same address is a
-/// different visitor, and the two cannot be linked.
+/// An identity is *stable* if it stays the same for years: this applies to cookies, headers, and closures
+/// declared as [stable](ClosureIdentity::stable). Other identities are valid for a salt epoch, which is a day
+/// by default (see [`Builder::salt_epoch`](counter_core::Builder::salt_epoch)). In the next epoch the same
+/// address will be a different visitor, and the two visitors can't be linked.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -42,7 +42,8 @@ pub struct Identity {
     pub(super) key: Option<VisitorKey>,
 }
 
-/// An identity read by a closure; it holds for one salt epoch unless it is declared [stable](Self::stable).
+/// An identity returned by a closure. It is valid for a salt epoch, or for years if declared as
+/// [stable](Self::stable).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClosureIdentity {
@@ -50,14 +51,14 @@ pub struct ClosureIdentity {
     stable: bool,
 }
 
-/// The reason why an [`Identity`] cannot tell visitors apart.
+/// Error returned if an [`Identity`] can't be used.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
-    /// times.
+    /// The identity is not stable, but a visitor precision is coarser than the salt epoch or not aligned with
+    /// it.
     Salt(SaltError),
-    /// The name is not valid for a cookie.
+    /// The cookie name is invalid.
     CookieName(String),
 }
 
@@ -76,7 +77,7 @@ type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
 
-/// The part of a request that an identity reads.
+/// The part of a request to be read.
 pub(crate) enum Reads<'a> {
     Nothing,
     Address(&'a Address),
@@ -84,46 +85,48 @@ pub(crate) enum Reads<'a> {
     Other,
 }
 
-/// An identity together with the salt or key that its hash uses.
+/// An identity with the salt or key for its hash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors(pub(super) Option<(Source, Salt)>);
 
 impl Identity {
-    /// Identifies visitors by the address of the connection and the user agent; the default.
+    /// Identifies visitors by peer address and user agent. This is the default.
     ///
-    /// The server must leave the address in the request: see [`RequestHead::peer`].
+    /// The server must store the address in the request, see [`RequestHead::peer`].
     pub const fn peer() -> Address {
         Address::peer()
     }
 
-    /// Identifies visitors by an address that proxies wrote into a header, and the user agent.
+    /// Identifies visitors by user agent and an address that proxies write into a header.
     ///
-    /// Choose on the result which proxies are trusted.
+    /// You need to choose the trusted proxies on the returned value.
     pub const fn forwarded(header: Forwarded) -> ForwardedAddress {
         ForwardedAddress::new(header)
     }
 
-    /// Identifies visitors by a cookie of this name that the service sets itself; stable.
+    /// Identifies visitors by a cookie with this name, to be set by your service. This identity is stable.
     ///
-    /// A request without the cookie has no visitor.
+    /// If a request does not send the cookie, it does not have a visitor.
     pub fn cookie(name: &str) -> Self {
         Self::of(Source::Cookie(name.into()))
     }
 
-    /// Identifies visitors by a cookie of this name that the layer sets where it is missing; stable.
+    /// Identifies visitors by a cookie with this name, to be set by the layer if it is missing. This identity
+    /// is stable.
     pub fn issued_cookie(name: &str) -> IssuedCookie {
         IssuedCookie::new(name)
     }
 
-    /// Identifies visitors by a header that only a trusted proxy can write; stable.
+    /// Identifies visitors by a header, which only a trusted proxy should be able to set. This identity is
+    /// stable.
     ///
-    /// A request where it is missing or empty has no visitor.
+    /// If the header is missing or empty, the request does not have a visitor.
     pub const fn header(name: HeaderName) -> Self {
         Self::of(Source::Header(name))
     }
 
-    /// Identifies visitors by a closure over an extension that a layer further out inserted, such as the user
-    /// who logged in.
+    /// Identifies visitors by a closure that reads an extension inserted by an outer layer, e.g. the account
+    /// of a logged-in user.
     ///
     /// ```
     /// # use counter_layer::Identity;
@@ -139,9 +142,9 @@ impl Identity {
         Self::from_fn(move |head| identify(head.extensions.get()?))
     }
 
-    /// Identifies visitors by a closure over the request head.
+    /// Identifies visitors by a closure that is passed the request head.
     ///
-    /// A request has no visitor when the closure returns `None` or panics.
+    /// If the closure returns `None` or panics, the request does not have a visitor.
     pub fn from_fn<V: AsRef<[u8]>>(
         identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> ClosureIdentity {
@@ -151,21 +154,21 @@ impl Identity {
         ClosureIdentity { identify: Identify(Arc::new(Closure::new("identity", identify))), stable: false }
     }
 
-    /// Counts requests without visitors.
+    /// Disables visitors.
     pub const fn none() -> Self {
         Self::of(Source::Nobody)
     }
 
-    /// Hashes under this key in place of the salts that the store shares.
+    /// Sets the key of the hash, instead of the salts shared via the store.
     ///
-    /// Instances with the same key agree without the store. As long as a key is used, its holder can link the
-    /// visitors it made, whatever the identity.
+    /// Instances with the same key agree, independent of the store. As long as the key is in use, the key
+    /// holder can link visitors, for any identity.
     pub const fn key(mut self, key: VisitorKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Returns `true` if it hashes under a salt that changes with every epoch.
+    /// Returns `true` if the salt changes with the epoch.
     pub(crate) const fn rotates(&self) -> bool {
         let stable = match &self.source {
             Source::Closure(closure) => closure.stable,
@@ -179,7 +182,7 @@ impl Identity {
         Self { source, key: None }
     }
 
-    /// Joins the identity with the salt of these counters.
+    /// Binds the identity to the salt of these counters.
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
         self.source.check()?;
         let stable = match &self.source {
@@ -194,7 +197,7 @@ impl Identity {
             None => recorder.salt().map_err(IdentityError::Salt)?,
         };
         let source = match self.source.clone() {
-            // A signature that no other process can verify would make another visitor at each restart.
+            // If a signature can't be verified by another process, visitors would change with every restart.
             Source::Issued(cookie) if !recorder.secret().is_of_this_process() => {
                 Source::Issued(cookie.signed(recorder.secret()))
             }
@@ -243,7 +246,7 @@ impl From<ClosureIdentity> for Identity {
 }
 
 impl ClosureIdentity {
-    /// Declares that the identity stays the same for years, so that visits of different days may be linked.
+    /// Declares that the identity stays the same for years, so visits on different days can be linked.
     pub const fn stable(mut self) -> Self {
         self.stable = true;
         self
@@ -260,8 +263,8 @@ impl Visitors {
         }
     }
 
-    /// The visitor of a request; a cookie that the response has to set is written to `cookie`, and the address by which a
-    /// visitor is told apart to `client`.
+    /// Returns the visitor of a request. If the response needs to set a cookie, this is written to `cookie`,
+    /// and the address used to identify the visitor to `client`.
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
@@ -271,7 +274,7 @@ impl Visitors {
     ) -> Option<Told> {
         match self.0.as_ref()? {
             (Source::Address(address), salt) => {
-                // A user agent alone says little.
+                // The user agent is not sufficient to identify a visitor.
                 *client = address.client(head);
                 client.map(|client| address.visitor(client, user_agent, salt))
             }
@@ -279,7 +282,7 @@ impl Visitors {
         }
     }
 
-    /// The register of the [visitor](Self::visitor), for which no id has to be made.
+    /// Returns the register of the [visitor](Self::visitor), to avoid computing an id.
     #[inline(always)]
     pub(crate) fn marked(
         &self,
@@ -299,7 +302,7 @@ impl Visitors {
 }
 
 impl Source {
-    // Beside what is done for an address, which needs the registers of the processor for itself.
+    // Not inlined, because the address path needs the CPU registers.
     #[inline(never)]
     fn visitor(&self, head: &RequestHead<'_>, salt: &Salt, cookie: &mut Option<HeaderValue>) -> Option<Told> {
         let named = |value: &[u8]| salt.visitor_until(&[value]);

@@ -3,7 +3,7 @@ use counter_core::visitor::Salt;
 
 use super::identity::{Identity, IdentityError, Source, Visitors};
 
-/// The bits of an IPv6 address that count in a limit.
+/// Number of bits of an IPv6 address to use for a limit.
 const IPV6_PREFIX: u8 = 56;
 
 impl Identity {
@@ -11,8 +11,8 @@ impl Identity {
         self.key.is_some()
     }
 
-    /// Binds the identity to a secret, for a limit. An address counts without the user agent, because the client chooses
-    /// its user agent.
+    /// Binds the identity to a secret, to be used for a limit. Addresses count without the user agent,
+    /// because it is chosen by the client.
     pub(crate) fn limited_by(self, secret: &Secret) -> Result<Visitors, IdentityError> {
         self.source.check()?;
         let salt = Salt::from(self.key.unwrap_or_else(|| secret.key("limit")));

@@ -1,9 +1,9 @@
-//! The campaign that a link belongs to: `utm_campaign` in the query, or else `utm_source`.
+//! The campaign of a link: `utm_campaign` in the query, otherwise `utm_source`.
 
 use super::text::Text;
 use super::value::Value;
 
-/// A longer text names no campaign.
+/// Longer values are not considered a campaign.
 const MOST: usize = 64;
 
 pub(super) fn campaign<'a>(query: Option<&str>, text: &'a mut Text) -> Value<'a> {
@@ -18,8 +18,8 @@ pub(super) fn campaign<'a>(query: Option<&str>, text: &'a mut Text) -> Value<'a>
     }
 }
 
-/// Returns a text that was encoded for a query, if it is one that names a campaign: letters, digits and a few signs. What has
-/// others may be an address of somebody, or a link.
+/// Decodes a query value if it is a valid campaign, i.e. letters, digits and some punctuation. Other
+/// characters may be part of a mail address or a link.
 fn decoded<'a>(value: &[u8], text: &'a mut Text) -> Option<&'a str> {
     let mut bytes = value.iter().copied();
     let mut length = 0;

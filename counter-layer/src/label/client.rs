@@ -1,4 +1,4 @@
-//! The kind of device and of browser, by the words of the user agent.
+//! Detects device and browser by words in the user agent.
 
 use aho_corasick::automaton::Automaton;
 use aho_corasick::dfa::DFA;
@@ -7,26 +7,27 @@ use counter_core::visits::Agent;
 
 use super::value::Value;
 
-/// No more of a user agent is looked at.
+/// The rest of a user agent is ignored.
 const LOOKED_AT: usize = 512;
 
-/// The words of devices and browsers, to be found in one pass over a user agent.
+/// An automaton to find device and browser words in a single pass over the user agent.
 pub(super) struct Words {
     words: DFA,
-    /// The words that were found are a set, with a bit for each of the rows of [`WORDS`].
+    /// Row in [`WORDS`] for each word. The words found are a bit set of these rows.
     rows: Box<[u8]>,
 }
 
-/// The client, as the user agent of a request tells it.
+/// A client, as described by its user agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     agent: Agent,
     found: u32,
 }
 
-/// A row of words, between bars, and what they stand for. Of two words that begin at the same place, the first is found.
+/// Words, separated by bars, and the meaning. If two words start at the same position, the first in this list
+/// wins.
 const WORDS: [(Sign, &str); 18] = [
-    // A note of Internet Explorer on machines with a pen.
+    // Sent by Internet Explorer on machines with a pen.
     (Sign::Nothing, "tablet pc"),
     (
         Sign::Tv,
@@ -53,7 +54,7 @@ const WORDS: [(Sign, &str); 18] = [
     (Sign::Safari, "safari"),
 ];
 
-/// The meaning of a word in a user agent: its row in [`WORDS`].
+/// The meaning of a word, i.e. the row in [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Nothing,
@@ -76,7 +77,7 @@ enum Sign {
     Safari,
 }
 
-/// Browsers, those first that name others as well.
+/// Browsers. If a browser also contains the name of another browser, it comes first.
 const BROWSERS: [(Sign, &str); 11] = [
     (Sign::Edge, "edge"),
     (Sign::Opera, "opera"),
@@ -91,18 +92,18 @@ const BROWSERS: [(Sign, &str); 11] = [
     (Sign::Safari, "safari"),
 ];
 
-/// Devices, in the order in which their words decide.
+/// Devices, by precedence.
 const DEVICES: [(Sign, &str); 6] = [
     (Sign::Tv, "tv"),
     (Sign::Console, "console"),
     (Sign::Tablet, "tablet"),
     (Sign::Mobile, "mobile"),
-    // All of its phones say that they are mobile.
+    // Android phones always include `mobile`.
     (Sign::Android, "tablet"),
     (Sign::Desktop, "desktop"),
 ];
 
-/// The value of what is no device of a person.
+/// The value for bots.
 const BOT: &str = "bot";
 
 impl Default for Words {

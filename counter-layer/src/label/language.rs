@@ -1,4 +1,4 @@
-//! The language that a visitor prefers: the first one of `Accept-Language`, without region or script.
+//! The preferred language: the first entry of `Accept-Language`, with region and script removed.
 
 use super::text::Text;
 use super::value::Value;

@@ -1,10 +1,10 @@
-//! The site that a visitor came from: the host of the header `Referer`, and nothing else of it.
+//! The site a visitor came from: the host of the `Referer` header. The rest is ignored.
 
 use super::text::Text;
 use super::value::Value;
 
-/// Returns the host of a referrer, in lower case and without `www.`, a port and a dot at its end. An address is no host, and
-/// neither is anything that the system of names would not take.
+/// Returns the host of a referrer in lower case, with `www.`, the port and a trailing dot removed. IP
+/// addresses and invalid domain names are not accepted.
 pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
     if referrer.is_empty() {
         return Value::None;
@@ -12,7 +12,7 @@ pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
     after_scheme(referrer).and_then(|rest| name(rest, text)).map_or(Value::Other, Value::Text)
 }
 
-/// Returns whether a host is one of these, or below one.
+/// Returns `true` if the host or a parent domain is in the list.
 pub(super) fn is_own(host: &str, own: &[Box<str>]) -> bool {
     own.iter()
         .any(|own| host.strip_suffix(&**own).is_some_and(|below| below.is_empty() || below.ends_with('.')))
@@ -28,12 +28,11 @@ fn after_scheme(referrer: &[u8]) -> Option<&[u8]> {
     rest.strip_prefix(b"://").filter(|_| !scheme.is_empty() && scheme.iter().all(is_allowed))
 }
 
-/// Returns the host at the beginning of a text as a name of the domain name system: without a user, a port, a path and a
-/// query.
+/// Parses the domain name at the start of the text. User info, port, path and query are ignored.
 pub(super) fn name<'a>(rest: &[u8], text: &'a mut Text) -> Option<&'a str> {
-    // The bytes of this part of the name; whether what comes is a port; and whether all of it was as in a name.
+    // Number of bytes in this label of the name; if we are in the port; and if the name is valid so far.
     let (mut part, mut is_port, mut is_name) = (0, false, true);
-    // No name ends in a number, and every address of version 4 does, however it is written.
+    // A domain name can't end in a number, but IPv4 addresses always do, in any notation.
     let mut ends_in_number = true;
     for byte in rest {
         match byte {
@@ -52,7 +51,7 @@ pub(super) fn name<'a>(rest: &[u8], text: &'a mut Text) -> Option<&'a str> {
             b':' if !is_port => is_port = true,
             b'/' | b'?' | b'#' | b'\\' => break,
             b'@' => {
-                // It was somebody's name and password.
+                // This was user info.
                 text.clear();
                 (part, is_port, is_name, ends_in_number) = (0, false, true, true);
             }
@@ -133,7 +132,7 @@ mod tests {
                     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
                     prop_assert!(host.chars().all(is_allowed), "{}", host);
                     prop_assert!(host.parse::<std::net::IpAddr>().is_err());
-                    // It has a host of its own, but for another `www.`.
+                    // Parsing the host again returns the same host, except for a second `www.`.
                     let again = of(format!("https://{host}/").as_bytes()).flatten();
                     let is_www = host.starts_with("www.");
                     prop_assert!(is_www || again.as_deref() == Some(&*host), "{} {:?}", host, again);

@@ -1,12 +1,12 @@
 use std::str::from_utf8;
 
-/// A text that is put together without an allocation.
+/// Text built on the stack.
 pub(super) struct Text {
     bytes: [u8; MOST],
     length: usize,
 }
 
-/// A longer text is no value: the name of a counter has 200 bytes at most.
+/// Maximum length of a value, because counter names are limited to 200 bytes.
 const MOST: usize = 200;
 
 impl Text {
@@ -14,7 +14,7 @@ impl Text {
         Self { bytes: [0; MOST], length: 0 }
     }
 
-    /// Adds a byte; `None` when there is no room for it.
+    /// Appends a byte, or returns `None` if the buffer is full.
     pub(super) fn push(&mut self, byte: u8) -> Option<()> {
         *self.bytes.get_mut(self.length)? = byte;
         self.length += 1;
@@ -25,7 +25,7 @@ impl Text {
         self.length = 0;
     }
 
-    /// Returns the text, if it is UTF-8.
+    /// Returns the text, if it is valid UTF-8.
     pub(super) fn as_str(&self) -> Option<&str> {
         from_utf8(&self.bytes[..self.length]).ok()
     }

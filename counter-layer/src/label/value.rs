@@ -1,15 +1,15 @@
-/// The value that a request has of a label.
+/// The value of a label in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// The request has none.
+    /// The value is missing.
     None,
-    /// It has a text in its place that is none.
+    /// The value is invalid.
     Other,
     Text(&'a str),
 }
 
 impl<'a> Value<'a> {
-    /// Returns the value as `LabelValues::note` takes it, to which no text in parentheses is a value.
+    /// Returns the value to pass to `LabelValues::note`, which treats text in parentheses as invalid.
     pub(super) const fn noted(self) -> Option<&'a str> {
         match self {
             Self::None => None,

@@ -26,42 +26,42 @@ use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
 
-/// The state that all services of one layer share.
+/// State shared by all services of a layer.
 pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
-    /// The counter of everything.
+    /// The counter of all requests.
     pub(crate) hits: Counter,
     pub(crate) visitors: Visitors,
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
     pub(super) spare: Spare,
-    /// Rules or a closure find the pages.
+    /// Pages are resolved via rules or a closure.
     pub(super) asks_for_pages: bool,
-    /// Something is asked before a visitor is told apart.
+    /// The request must be checked before the visitor can be identified.
     pub(super) asks: bool,
-    /// Something is noted of a request for its end.
+    /// Data must be kept until the request ends.
     pub(super) notes: bool,
-    /// Something depends on the end of a request.
+    /// More than a page view must be recorded at the end.
     pub(super) ends: bool,
 }
 
-/// A visitor who was told apart.
+/// An identified visitor.
 struct Told {
-    /// Only where the application asks for it.
+    /// Only set if the application needs the id.
     visitor: Option<VisitorId>,
     marked: Marked,
 }
 
 impl Counting {
-    /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
-    /// action to run when it has counted, and the values of labels.
+    /// Classifies a request made at this instant, or now if `None`. Adds the cookie to set, the action to
+    /// run, and the label values to `extra`.
     pub(super) fn look(
         &self,
         head: &RequestHead<'_>,
         at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Seen, Skip> {
-        // Field by field, so that what nearly always decides needs no memory for it.
+        // Assign the fields separately, so that the common path does not need to build a `Page`.
         let route = if self.asks_for_pages { None } else { request::route(head.extensions) };
         let (page, weight, visitors) = match self.known_page(route) {
             page @ Some(_) => (page, NonZeroU32::MIN, true),
@@ -75,7 +75,7 @@ impl Counting {
         let told = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
             self.told(head, user_agent.digest, extra)
         } else {
-            // A client that is not told apart is given no cookie either.
+            // If a client is not identified, we must not issue a cookie either.
             None
         };
         let (visitor, register, until) = match told {
@@ -89,7 +89,7 @@ impl Counting {
         Ok(Seen { page, register, weight, agent, method, until })
     }
 
-    /// Asks what is asked before a visitor is told apart; returns the kind of client.
+    /// Runs the checks that are needed before a visitor is identified, and returns the kind of client.
     #[inline(never)]
     fn ask_first(&self, head: &RequestHead<'_>, agent: Agent) -> Result<Agent, Skip> {
         if self.settings.excludes_prefetch() && is_prefetch(head.headers) {
@@ -135,7 +135,7 @@ impl Counting {
         visitor.map(|(id, until)| Told { visitor: Some(id), marked: (id.into(), until) })
     }
 
-    /// Notes what the action of the application and labels need at the end.
+    /// Prepares the action and the labels to be used when the request ends.
     #[inline(never)]
     fn note(
         &self,
@@ -156,14 +156,14 @@ impl Counting {
         }
     }
 
-    /// Returns the counter of a route if it is the one of this service, as nearly always.
+    /// Returns the route counter if this is the cached route of the service, which is the common case.
     #[inline]
     fn known_page(&self, route: Option<&Route>) -> Option<Counter> {
         let counter = self.route.known(route?)?;
         (!self.settings.setup.watches_paths(true)).then_some(counter)
     }
 
-    // Beside what is done for that route.
+    // Not inlined, because we want to keep the common path short.
     #[inline(never)]
     fn page(&self, head: &RequestHead<'_>, route: Option<&Route>) -> Result<Option<Page>, Skip> {
         match &self.settings.pages {
@@ -193,13 +193,13 @@ impl Counting {
             },
         };
         match page {
-            // Whether it is unmatched shows when it is answered.
+            // We don't know whether this is unmatched until the response arrives.
             None if self.counts_by_method(head) => Ok(None),
             page => page.map(Some).ok_or(Skip::Unmatched),
         }
     }
 
-    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    /// Returns `true` for a gRPC call that counts by method, like other requests count by route.
     #[inline(never)]
     pub(super) fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
         let method = head.uri.path();
@@ -209,7 +209,7 @@ impl Counting {
         is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
     }
 
-    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    /// Returns `true` if there is no counter from rules or the fallback.
     pub(super) fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
         let route = || self.matched_path(head);
         let by_rules =
@@ -236,7 +236,8 @@ impl Counting {
         if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
     }
 
-    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    /// Returns the result of the fallback closure, if it returned a counter: a page, or `None` to count in
+    /// `hits` only.
     #[inline]
     fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
         self.ask_fallback(self.settings.fallback.as_ref()?, head)
@@ -252,7 +253,7 @@ impl Counting {
         Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
     }
 
-    /// Returns the counter for what a closure put under a name that the layer keeps for itself.
+    /// Returns the counter to use if a closure returned a reserved name.
     #[cold]
     fn reserved(&self) -> Counter {
         if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
@@ -276,7 +277,7 @@ impl Counting {
 
     #[inline(never)]
     fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
-        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        // The fallback may be the only source of pages by design, and gRPC calls count by method.
         if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
             self.settings.setup.path(&self.recorder, is_matched);
         }
@@ -292,7 +293,7 @@ impl Counting {
         }
     }
 
-    // Beside what is done where nothing depends on the end of a request.
+    // Not inlined, because we want to keep the common path short.
     #[inline(never)]
     fn settle_otherwise(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
         if let Some(measures) = self.settings.measures {
@@ -302,7 +303,7 @@ impl Counting {
         }
     }
 
-    /// Returns whether the request counts.
+    /// Returns `true` if the request counts.
     #[inline(always)]
     pub(super) fn settle_measured(
         &self,
@@ -348,7 +349,7 @@ impl Counting {
         self.recorder.page_view(view);
     }
 
-    /// Removes what must not happen for requests that another server has answered: actions and hints.
+    /// Disables actions and hints, which must not be triggered for requests served elsewhere.
     pub(super) fn without_side_effects(mut self) -> Self {
         self.settings.on_count = None;
         self.notes = self.settings.notes();
@@ -356,14 +357,14 @@ impl Counting {
         self
     }
 
-    /// Without an answer of the closure it is as if there was none.
+    /// If the closure panics, the outcome counts as if the closure had not been set.
     pub(super) fn wants(&self, outcome: Outcome) -> bool {
         let asked =
             self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
         asked.unwrap_or(true)
     }
 
-    // Beside what every request does: its future is long.
+    // Not inlined, because this future is very large.
     #[inline(never)]
     fn confirm(&self, seen: &Seen, others: &[Counter], timeout: Duration, extra: &mut Option<Box<Extra>>) {
         let counters = [self.hits].into_iter().chain(seen.page).chain(others.iter().copied());
@@ -373,7 +374,7 @@ impl Counting {
     }
 }
 
-/// The values of labels that were noted of a request.
+/// Returns the label values of a request.
 pub(super) fn noted(extra: Option<&Extra>) -> Option<&Noted> {
     extra.map(|extra| &extra.labels)
 }

@@ -10,7 +10,7 @@ use super::outcome::Outcome;
 use super::seen::MOST_OTHERS;
 use crate::identity::{Reads, RequestHead};
 
-/// Decides on requests that another server has answered, as the layer decides on its own requests. It records nothing.
+/// Classifies requests served by another server like the layer would, but does not record anything.
 #[derive(Debug)]
 pub struct Decider {
     counting: Counting,
@@ -18,19 +18,19 @@ pub struct Decider {
     bins: Bins,
 }
 
-/// The decision to count a request.
+/// A request to be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
     /// All hits of the request.
     pub hits: &'a [Hit],
     /// The kind of client.
     pub agent: Agent,
-    /// The bins of distributions, with the hits that they belong to.
+    /// The distribution bins, and the hits to add them to.
     pub measured: Measured<'a>,
 }
 
 impl Decider {
-    /// Creates a decider with the settings of a layer.
+    /// Creates a decider with the layer settings.
     #[must_use]
     pub fn new(layer: &AccessCounterLayer) -> Self {
         Self { counting: layer.counting().without_side_effects(), hits: Vec::new(), bins: Bins::none() }
@@ -42,19 +42,19 @@ impl Decider {
         &self.counting.recorder
     }
 
-    /// Returns whether visitors are identified under the salt of an epoch.
+    /// Returns `true` if visitors are identified with the salt of an epoch.
     #[must_use]
     pub const fn needs_key(&self) -> bool {
         self.counting.settings.identity.rotates() && !matches!(self.counting.visitors.reads(), Reads::Nothing)
     }
 
-    /// Identifies visitors under this key from now on.
+    /// Sets the key to identify visitors from now on.
     pub fn use_key(&mut self, key: VisitorKey) {
         let identity = self.counting.settings.identity.clone().key(key);
         self.counting.visitors = identity.bind(&self.counting.recorder).unwrap_or_default();
     }
 
-    /// Decides on a request.
+    /// Classifies a request.
     ///
     /// # Errors
     /// Returns the reason if the request does not count.
@@ -63,11 +63,11 @@ impl Decider {
         let head = RequestHead::of(request);
         let mut extra = None;
         let mut seen = counting.look(&head, Some(logged.at), &mut extra)?;
-        // The client never received a cookie that would be issued now, so the cookie identifies no visitor.
+        // A cookie issued now would never reach the client, so it must not identify a visitor.
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.register = None;
         }
-        // A log does not contain the status of a gRPC call, so a method that is not known yet may not exist.
+        // Logs don't include the gRPC status, so we don't know whether a new method exists.
         if *head.method == Method::POST && counting.counts_by_method(&head) {
             match counting.recorder.find_counter(head.uri.path()) {
                 Some(known) => seen.move_to(known),

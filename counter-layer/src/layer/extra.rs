@@ -8,39 +8,39 @@ use super::seen::Seen;
 use super::visit::Then;
 use crate::label::Noted;
 
-/// The part of a request that few have; all others are moved without the room for it.
+/// Request data that is rarely needed. It is boxed to keep requests small.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     /// The cookie to set in the response.
     pub(super) cookie: Option<HeaderValue>,
-    /// The action to run when the request has counted.
+    /// The action to run when the request is counted.
     pub(super) then: Option<Then>,
     pub(super) call: Option<NewCall>,
     pub(super) confirmation: Option<Confirmation>,
-    /// The values of labels, where some are chosen.
+    /// The label values, if labels are enabled.
     pub(super) labels: Noted,
 }
 
-/// The room of requests that are over, for those to come: with labels, each needs it.
+/// Boxes to be reused by later requests, because with labels all requests need a box.
 #[derive(Debug, Default)]
 pub(super) struct Spare(Mutex<Boxes>);
 
 #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
 type Boxes = Vec<Box<Extra>>;
 
-/// The number of requests whose room is kept.
+/// Maximum number of boxes to keep.
 const MOST_SPARE: usize = 1024;
 
-/// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
-/// ask for any number of methods.
+/// A call to a gRPC method that does not have a counter yet. We only register it if the method exists, since
+/// clients can call any number of methods.
 #[derive(Debug)]
 pub(super) struct NewCall {
     pub(super) method: Box<str>,
-    /// The decision about the request.
+    /// The classification of the request.
     pub(super) seen: Seen,
 }
 
-/// Completes when the store has the hits of a request, or there was no time for it.
+/// Completes when the hits are stored, or on timeout.
 pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Send>>);
 
 impl Spare {
@@ -49,7 +49,7 @@ impl Spare {
     }
 
     pub(super) fn put(&self, mut extra: Box<Extra>) {
-        // What the closure of somebody holds may take its time when it is dropped.
+        // We drop the values first, without holding the lock, since dropping a captured value may be slow.
         *extra = Extra::default();
         let mut spare = self.lock();
         if spare.len() < MOST_SPARE {

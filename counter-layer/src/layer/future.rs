@@ -15,7 +15,7 @@ pin_project! {
         #[pin]
         inner: F,
         pub(crate) guard: Guard,
-        // What waits for the store to have its hit; few do, and all others are moved without the room for it.
+        // The result while it waits for the store. Boxed because it is rarely used.
         waiting: Option<Box<F::Output>>,
     }
 }
@@ -37,10 +37,10 @@ where
         let (guard, inner) = (this.guard, this.inner);
         if this.waiting.is_none() {
             let watch = guard.watch();
-            // It stays in its place to the end: responses are long.
+            // We should not move the response here, as it is very large.
             let mut answer = inner.poll(cx);
             watch.end();
-            // Now, and not when the connection drops the finished future.
+            // We count now, instead of waiting for the connection to drop the finished future.
             match &mut answer {
                 Poll::Pending => return answer,
                 Poll::Ready(Ok(response)) => guard.answered(response),

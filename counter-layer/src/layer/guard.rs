@@ -16,27 +16,26 @@ use super::seen::Seen;
 use crate::classify::is_served;
 use crate::identity::RequestHead;
 
-/// A request that is under way. It is counted once: when its outcome is known, and at the latest when
-/// this is dropped.
+/// A request in progress. It is counted exactly once: when the outcome is known, or when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     seen: Result<Seen, Skip>,
-    /// The request is still to be counted.
+    /// The request still needs to be counted.
     open: bool,
-    /// The beginning of the request, where it is measured.
+    /// Start of the request, if it is measured.
     measuring: Option<Measuring>,
-    /// Few requests have any of it, and all others are moved without the room.
+    /// This is boxed, since most requests don't need it and would be more expensive to move.
     extra: Option<Box<Extra>>,
 }
 
-/// Dropped only when what is watched panics. A closure that is run would be shorter to write, but requests
-/// and responses are long, and would be moved through it.
+/// Detects a panic of the watched code when dropped. A closure would be simpler, but we would have to move
+/// large requests and responses through it.
 #[must_use = "without an end it has panicked"]
 pub(crate) struct Watch<'a>(&'a mut Guard);
 
 impl Guard {
-    /// Reads what there is to know while the request is still here.
+    /// Classifies the request while it is still available.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let measuring = counting.settings.measures.as_ref().map(|measures| measures.begin(request.method()));
         let mut extra = None;
@@ -44,10 +43,10 @@ impl Guard {
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
-    /// Moves a call of gRPC to the counter of its method, or to where it gets one.
+    /// Moves a gRPC call to the counter of the method, or remembers a new method.
     #[inline]
     pub(crate) fn call<B>(&mut self, request: &Request<B>) {
-        // As a pattern it is a comparison of one byte.
+        // As a pattern, this only compares a single byte.
         if matches!(*request.method(), Method::POST) {
             self.move_call(&RequestHead::of(request));
         }
@@ -67,7 +66,7 @@ impl Guard {
         }
     }
 
-    /// Counts the request now, where that is wanted.
+    /// Counts the request now, if it should be counted on arrival.
     #[inline]
     pub(crate) fn arrived(&mut self) {
         if self.counting.settings.count_on_request {
@@ -75,16 +74,15 @@ impl Guard {
         }
     }
 
-    /// Watches a part of the inner service until [`Watch::end`]; the request is counted as panicked when
-    /// that panics.
+    /// Watches a part of the inner service until [`Watch::end`]. If this part panics, the outcome is a panic.
     ///
-    /// Not when the guard is dropped: the one that catches the panic drops the future after it, and a future
-    /// may be dropped because something else panicked.
+    /// We can't check for a panic when the guard is dropped: the future may be dropped after the panic was
+    /// caught, or because of an unrelated panic.
     pub(crate) const fn watch(&mut self) -> Watch<'_> {
         Watch(self)
     }
 
-    /// Counts the request as one that was answered.
+    /// Counts the request with the response.
     #[inline]
     pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
         if self.extra.is_some() {
@@ -96,7 +94,7 @@ impl Guard {
         }
     }
 
-    // Beside what is done where nothing is measured.
+    // Not inlined, since most layers don't measure.
     #[inline(never)]
     fn measured(&mut self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) {
         let mut has_counted = false;
@@ -114,7 +112,8 @@ impl Guard {
         }
     }
 
-    /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
+    /// Sets the cookie in the response, and registers a new gRPC method if the response proves that it
+    /// exists.
     #[cold]
     fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
         let Some(extra) = &mut self.extra else { return };
@@ -127,7 +126,7 @@ impl Guard {
         }
     }
 
-    /// Leaves its room to another request, where nearly every request needs it.
+    /// Returns the box to the pool if labels are enabled, because then nearly all requests need a box.
     #[cold]
     fn put_back(&mut self) {
         if self.counting.settings.labels.is_some() {
@@ -135,14 +134,14 @@ impl Guard {
         }
     }
 
-    /// Counts the request, unless it is counted already.
+    /// Counts the request, unless it is already counted.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
             self.counting.settle(&self.seen, outcome, &mut self.extra);
         }
     }
 
-    /// Completes when the response may go out.
+    /// Completes when the response can be sent.
     #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(extra) = &mut self.extra
@@ -158,7 +157,7 @@ impl Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // Nearly always it is counted already.
+        // Usually the request is already counted.
         if self.open {
             self.settle(Outcome::Aborted);
         }

@@ -22,81 +22,86 @@ use crate::label::{Label, Labels};
 use crate::reserved::HITS;
 use crate::rules::Rules;
 
-/// Counts every request once: under `hits`, and under the template of the route that matched.
+/// Counts requests in `hits`, and in the counter named by the template of the matched route.
 ///
-/// On a `Router` of axum 0.8 it counts the requests that the router's routes and its fallback serve; a request that
-/// no route matched counts under `hits` only. Around other services there are no routes, and only `hits`, unless
-/// [`matched_path`](Self::matched_path) or [rules](Self::rules) are set. The route of a call of gRPC is its method,
-/// once that has [shown to exist](crate::guide::rules#grpc). A layer that sees signs of a setup that counts something
-/// wrong says so by [hints](crate::guide#hints). A
-/// response is counted when its head is ready, a failure when the inner service fails, and an abandoned
-/// request when its future is dropped. The request and the response pass unchanged, except that an
-/// [`IssuedCookie`](crate::IssuedCookie) is set where one is chosen.
+/// With a `Router` of axum 0.8, this counts the requests served by the routes and the fallback; if no route
+/// matched, the request only counts in `hits`. Other services don't have routes, so only `hits` will be
+/// counted; in this case you may want to set [`matched_path`](Self::matched_path) or [rules](Self::rules).
+/// For gRPC calls, the route is the method, as soon as the method is [known to
+/// exist](crate::guide::rules#grpc). If the layer detects that the setup might lead to wrong counts, it
+/// reports [hints](crate::guide#hints).
 ///
-/// A request counts when it ends. One that is still in progress when the salt epoch of its visitor ends,
-/// usually at midnight, counts in the last second of that epoch: in the next epoch the same visitor has
-/// another id.
+/// A response is counted when the head is ready, a failure when the inner service fails, and an aborted
+/// request when the future is dropped. The layer does not modify the request or the response, except to set
+/// an [`IssuedCookie`](crate::IssuedCookie) if you choose this identity.
 ///
-/// A panic in a closure given to the layer or to an identity fails no request and loses no hit. It reaches
-/// the panic hook, is logged once, and the request counts as if the closure were not set.
+/// A request is counted when it ends. If the salt epoch of the visitor ends first, usually at midnight, the
+/// request will be counted in the last second of this epoch, because the visitor gets a different id in the
+/// next epoch.
 ///
-/// A visitor is a keyed hash of the client's address (the first 64 bits of IPv6) and the user agent, unless
-/// [`identity`](Self::identity) sets another rule. The address is that of the connection, which the server
-/// must leave in the request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`, other
-/// servers insert a [`SocketAddr`](std::net::SocketAddr) extension. A request without it counts without a
-/// visitor, and so does a bot's, unless [`bots_are_visitors`](Self::bots_are_visitors) is set.
+/// A panic in a closure passed to the layer or to an identity does not fail the request, and the hit is still
+/// counted. The panic hook is called, the panic is logged once per closure, and the request counts as if the
+/// closure had not been set.
+///
+/// A visitor is identified by a keyed hash of the client address (the first 64 bits for IPv6) and the user
+/// agent. To change this, set another [`identity`](Self::identity). This uses the peer address of the
+/// connection, which the server must store in the request: for axum, use
+/// `into_make_service_with_connect_info::<SocketAddr>()`; other servers can insert a
+/// [`SocketAddr`](std::net::SocketAddr) extension. If the address is missing, the request counts without a
+/// visitor. Bot requests do the same, but you can change this via
+/// [`bots_are_visitors`](Self::bots_are_visitors).
 ///
 /// See the [crate](crate) for an example.
 #[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,
-    /// Registered before any other counter, so that none can take its slot.
+    /// Registered before all other counters, to make sure that it gets a slot.
     hits: Counter,
     pub(crate) settings: Settings,
 }
 
 impl AccessCounterLayer {
-    /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the day,
-    /// which all instances over one store share.
+    /// Creates a layer that counts with this recorder, and identifies visitors by address with the daily
+    /// salt, which is shared by all instances of the store.
     ///
-    /// Where a visitor precision is coarser than the salt's epoch, addresses cannot tell visitors apart, and
-    /// none are counted until a stable [`identity`](Self::identity) is set.
+    /// If a visitor precision is coarser than the salt epoch, addresses can't be used, and visitors will not
+    /// be counted until you set a stable [`identity`](Self::identity).
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
         Self { hits: recorder.counter(HITS), recorder, settings: Settings::default() }
     }
 
-    /// Tells visitors apart by this identity, which replaces the one set before.
+    /// Sets the identity of visitors. This replaces the previous identity.
     ///
-    /// Everything that can be chosen about visitors is a part of it: the [proxies](Identity::forwarded) that
-    /// are trusted, and the [key](Identity::key) of the hash.
+    /// The identity also includes the trusted [proxies](Identity::forwarded) and the [key](Identity::key) of
+    /// the hash.
     ///
     /// # Errors
-    /// When the identity is not stable and a visitor precision is coarser than the salt's epoch, or when it
-    /// is a cookie whose name is not valid.
+    /// Returns an error if the identity is not stable but a visitor precision is coarser than the salt epoch,
+    /// or if it is a cookie with an invalid name.
     pub fn identity(mut self, identity: impl Into<Identity>) -> Result<Self, IdentityError> {
         let identity = identity.into();
         identity.bind(&self.recorder)?;
         self.settings.identity = identity;
-        // What was found out about another identity says nothing about this one.
+        // Checks of the previous identity don't apply to this identity.
         self.settings.setup = Arc::default();
         Ok(self)
     }
 
-    /// Counts bots as visitors too. By default a bot's requests are hits like any others, but a bot is no
-    /// visitor and is given no [`IssuedCookie`](crate::IssuedCookie).
+    /// Counts bots as visitors too. By default bot requests count as hits, but bots are not visitors and
+    /// don't get an [`IssuedCookie`](crate::IssuedCookie).
     ///
-    /// Where a cookie is issued, each request of a bot that does not keep cookies is then a new visitor.
+    /// If cookies are issued, a bot that does not keep cookies will be a new visitor with every request.
     #[must_use]
     pub const fn bots_are_visitors(mut self) -> Self {
         self.settings.bots_are_visitors = true;
         self
     }
 
-    /// Classifies the client by a closure in place of the [user agent](crate::guide::visitors#bots).
+    /// Sets a closure to classify the client, instead of the [user agent](crate::guide::visitors#bots).
     ///
-    /// The closure runs once for each request that the rules do not exclude, before the request is served.
-    /// When it panics, the user agent decides.
+    /// The closure is called once for every request that is not excluded by the rules, before the inner
+    /// service. If it panics, the user agent is used.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -104,7 +109,7 @@ impl AccessCounterLayer {
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
     /// use counter_core::visits::Agent;
     ///
-    /// // What the proxy in front found out.
+    /// // The result of a check in the proxy.
     /// let layer = AccessCounterLayer::new(recorder).classify_agent(|head| {
     ///     if head.headers.contains_key("x-bot") { Agent::Bot } else { Agent::Human }
     /// });
@@ -119,12 +124,12 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts by these rules: under `hits`, and under the counter of the rule that decides. Requests that the
-    /// rules exclude or do not match count nowhere, and are in the ledger.
+    /// Sets the rules to find the counter. A request will count in `hits` and in the counter of the matching
+    /// rule. Excluded and unmatched requests are only counted in the ledger.
     ///
-    /// Without rules every request counts under the template of its route; rules with
-    /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) do the same for requests that match none of
-    /// them.
+    /// If you don't set rules, all requests count by route template; rules with
+    /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) do the same for requests that don't match a
+    /// rule.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -140,23 +145,24 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn rules(mut self, rules: impl Into<Arc<Rules>>) -> Self {
-        // The places of their counters are taken before anything else can take them.
+        // Reserve the slots of these counters early.
         self.settings.pages = Some(Arc::new(Pages::new(rules.into(), &self.recorder)));
         self
     }
 
-    /// Finds the template of the route that matched by a closure, in place of axum 0.8: for another router, or for
-    /// another version of axum, whose types this crate does not know.
+    /// Sets a closure to find the template of the matched route, instead of axum 0.8. Use this for other
+    /// routers, or for another version of axum, because this crate does not have access to these types.
     ///
-    /// Requests count under the template, or under what the rules make of it. The closure must not return the path
-    /// itself, of which clients can make any number. When it panics, the request has no template. A name that the
-    /// layer keeps for itself, such as `hits`, counts under `(other)`, with a warning in the log.
+    /// Requests count by this template, or as decided by the rules. The closure must not return the request
+    /// path, because clients can send any number of paths. If it panics, the request does not have a
+    /// template. If it returns a reserved name like `hits`, the request counts in `(other)`, and a warning is
+    /// logged.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
     /// # use counter_layer::AccessCounterLayer;
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
-    /// /// What another router leaves in the extensions of a request.
+    /// /// The extension inserted by another router.
     /// #[derive(Clone)]
     /// struct Matched(&'static str);
     ///
@@ -173,9 +179,9 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Finds a counter by a closure for a request that no rule matches, or, without rules, that no route
-    /// matched. When it panics, the request has no counter of its own. A counter of a name that the layer keeps for
-    /// itself, such as `status:2xx`, is replaced by `(other)`, with a warning in the log.
+    /// Sets a closure to find the counter for requests that don't match a rule, or, without rules, a route.
+    /// If it panics, the request only counts in `hits`. If the counter has a reserved name like `status:2xx`,
+    /// it is replaced by `(other)`, and a warning is logged.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -196,37 +202,37 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. Default: none.
+    /// Counts all requests by these facets too, see [`Facet`] for the counter names. Default: none.
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
         self.settings.facets = Facets::of(&self.recorder, facets).map(Arc::new);
         self
     }
 
-    /// Counts these labels of all requests beside `hits`, such as the sites that they came from: see [`Label`]. Default: none.
+    /// Counts all requests by these labels too, e.g. by referring site, see [`Label`]. Default: none.
     ///
     /// # Errors
-    /// Fails when the name of a label is not one, and when there are more than 8 labels over this recorder.
+    /// Returns an error if a label name is invalid, or if there are more than 8 labels for this recorder.
     pub fn labels(mut self, labels: impl IntoIterator<Item = Label>) -> Result<Self, LabelError> {
         self.settings.labels = Labels::of(&self.recorder, labels)?;
         Ok(self)
     }
 
-    /// Keeps distributions of these measures, of `hits` and of the counter of each page. Default: none.
+    /// Records distributions of these measures, for `hits` and for page counters. Default: none.
     ///
-    /// | measure | what it is here |
+    /// | measure | value |
     /// |---|---|
-    /// | `Time` | from the call of the layer until the head of the response. Event streams, upgrades and tunnels are left out, and what was aborted or failed |
-    /// | `Size` | what `Content-Length` says; 0 for an answer to `HEAD`, 204 and 304. A response that does not say it is left out: axum says it at the end, so a layer on a `Router` sees only what handlers have set, and one around it all |
-    /// | `Status` | the status, of every request; 499 for one that was aborted, as nginx has it, and 0 where the inner service failed or panicked |
-    /// | `Grpc` | the status in the head of a response, which calls that failed at once have; that of others comes behind their messages |
+    /// | `Time` | time from the call of the layer until the response head is ready. Event streams, upgrades, tunnels, and aborted or failed requests are not measured |
+    /// | `Size` | value of `Content-Length`; 0 for responses to `HEAD`, and for 204 and 304. Responses without this header are not measured: axum adds it at the end, so a layer on a `Router` only sees the values set by handlers, but a layer around the whole service sees all of them |
+    /// | `Status` | response status; 499 for aborted requests, as in nginx, and 0 if the inner service failed or panicked |
+    /// | `Grpc` | status in the response head, which is sent if a call fails immediately; other calls send it after the messages |
     ///
-    /// `Body`, the time to the end of a response, is known only to a layer that looks through bodies: with the feature
-    /// `body`, `measure_bodies` makes it one. Requests that [count on arrival](Self::count_on_request) are not measured.
-    /// Each request counts once, whatever its rule says it weighs.
+    /// `Body`, the time until the response ends, requires a layer that observes response bodies: use
+    /// `measure_bodies` with the feature `body`. Requests [counted on arrival](Self::count_on_request) are
+    /// not measured. A measurement always counts once, regardless of the rule weight.
     ///
-    /// The recorder's counters have to keep [distributions](counter_core::Builder::distributions), or nothing is
-    /// measured and a warning is logged.
+    /// The counters of the recorder must be built with [distributions](counter_core::Builder::distributions),
+    /// otherwise nothing will be measured and a warning is logged.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -247,15 +253,15 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts requests when they arrive and not when they end: each has the outcome [`Outcome::Arrived`], and
-    /// is in no counter of [`Facet::Status`].
+    /// Counts requests on arrival instead of at the end. The outcome is always [`Outcome::Unknown`], which
+    /// does not have a [`Facet::Status`] counter.
     #[must_use]
     pub const fn count_on_request(mut self) -> Self {
         self.settings.count_on_request = true;
         self
     }
 
-    /// Sets whether a response waits until the store has its hit. Default: it does not.
+    /// Sets whether a response should wait until the hit is stored. By default it does not wait.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -272,10 +278,10 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts only requests whose outcome this closure accepts; the others are `ignored.outcome` in the
-    /// ledger.
+    /// Counts only requests with an outcome accepted by this closure; other requests are `ignored.outcome` in
+    /// the ledger.
     ///
-    /// By default every outcome counts, and so does one on which the closure panics.
+    /// By default all outcomes count. If the closure panics, the outcome counts as well.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -290,16 +296,16 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Runs an action when a request counts, such as to add a view to the post that it shows.
+    /// Runs an action when a request is counted, e.g. to add a view to a post.
     ///
-    /// The closure sees each request that the rules accept as it arrives, and returns an action or `None`.
-    /// The action runs once, right after the request has counted, with the outcome, which may be that the
-    /// handler panicked or the request was aborted. It is dropped if [`count_if`](Self::count_if) rejects the
-    /// outcome.
+    /// The closure is called when a request accepted by the rules arrives, and can return an action. The
+    /// action runs once, just after the request is counted, and gets the outcome, so it might also be called
+    /// if the handler panicked or the request was aborted. If [`count_if`](Self::count_if) rejects the
+    /// outcome, the action is dropped.
     ///
-    /// Both run on the path of the request and should touch memory only, as `WriteBehind::add` of
-    /// `counter_core` does. An action costs two allocations; without one, or without this setting, there is
-    /// none. A panic in either fails no request: it reaches the panic hook, and the action is left undone.
+    /// Both run on the request path and should only access memory, like `WriteBehind::add` of `counter_core`.
+    /// An action costs two allocations; if you don't return an action, this does not allocate. A panic does
+    /// not fail the request: it is reported to the panic hook, and the action is skipped.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -314,7 +320,7 @@ impl AccessCounterLayer {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
-    /// let views = Arc::new(AtomicU64::new(0)); // in earnest `WriteBehind`, of the post with this number
+    /// let views = Arc::new(AtomicU64::new(0)); // in practice a `WriteBehind`, for the post with this id
     /// let seen = Arc::clone(&views);
     /// let layer = AccessCounterLayer::new(recorder).on_count(move |visit| {
     ///     let _post: u64 = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
@@ -330,7 +336,7 @@ impl AccessCounterLayer {
     /// #     let request = http::Request::get(path).header("user-agent", format!("Mozilla/5.0 Gecko {agent}"));
     /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
     /// # }
-    /// // A browser requests a post, and so does a bot.
+    /// // A browser and a bot request a post.
     /// assert_eq!(seen.load(Ordering::Relaxed), 1);
     /// # Ok(())
     /// # }
@@ -349,7 +355,7 @@ impl AccessCounterLayer {
         Counting {
             recorder: self.recorder.clone(),
             hits: self.hits,
-            // It fails only where there are no visitors: see `new`.
+            // This can only fail if visitors are not counted, see `new`.
             visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
             route: KnownRoute::default(),
             settings: self.settings.clone(),

@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use super::outcome::Outcome;
 use crate::request::{has_more, in_front};
 
-/// The measures that a layer keeps distributions of.
+/// The measures recorded as distributions by a layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
     clock: Clock,
@@ -23,44 +23,44 @@ pub(crate) struct Measures {
     size: bool,
     status: bool,
     grpc: bool,
-    /// Bodies are looked through, so that what ends with them is known.
+    /// Bodies are observed, so that values at the end of the body are known.
     pub(crate) bodies: bool,
 }
 
-/// A request that is measured: the nanoseconds of the clock when it began, times eight, what its method is, and 1. All in one
-/// number, since the future of a response is moved with it.
+/// Start of a measured request: the clock in nanoseconds times eight, the kind of method, and 1. This is
+/// packed into a single number because it is moved with the response future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measuring(NonZeroU64);
 
-/// A clock that never goes back.
+/// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// The instant from which others are counted.
+    /// Start of the clock.
     #[cfg(not(target_os = "linux"))]
     base: Instant,
 }
 
-/// The response has no body, whatever its head says about one.
+/// The response does not have a body, even if the head describes it.
 const HEAD: u64 = 2;
-/// A successful response is the beginning of a tunnel.
+/// A successful response starts a tunnel.
 const CONNECT: u64 = 4;
 
-/// The facts about the end of a request, as far as a log contains them.
+/// The end of a request, as read from a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged {
-    /// The instant at which the request counts.
+    /// The instant to count the request at.
     pub at: Timestamp,
     /// The outcome.
     pub outcome: Outcome,
-    /// The time to the head of the response.
+    /// Time until the response head.
     pub time: Option<Duration>,
-    /// The time to the end of the response.
+    /// Time until the response end.
     pub body: Option<Duration>,
-    /// The bytes of the body.
+    /// Body size in bytes.
     pub size: Option<u64>,
 }
 
-/// The bins of a request, at most one of each measure.
+/// The bins of a request, at most one per measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bins {
     bins: [Bin; MOST],
@@ -69,14 +69,14 @@ pub(crate) struct Bins {
 
 const MOST: usize = 5;
 
-/// The status of a request whose client went away before there was a response, as nginx logs it.
+/// Status of a request if the client disconnected before the response, as logged by nginx.
 const ABORTED: u16 = 499;
 
-/// The status of a request whose service failed or panicked: the server makes of that what it likes.
+/// Status of a request if the service failed or panicked, because the final status depends on the server.
 const FAILED: u16 = 0;
 
 impl Measures {
-    /// Returns the chosen measures, unless none is chosen.
+    /// Returns the chosen measures, or `None` if the iterator is empty.
     pub(crate) fn of(chosen: impl IntoIterator<Item = Measure>) -> Option<Self> {
         let (time, body, size, status, grpc) = (false, false, false, false, false);
         let mut measures = Self { clock: Clock::new(), time, body, size, status, grpc, bodies: false };
@@ -94,7 +94,7 @@ impl Measures {
         (time || body || size || status || grpc).then_some(measures)
     }
 
-    /// Begins to measure a request.
+    /// Starts to measure a request.
     #[inline]
     pub(crate) fn begin(&self, method: &Method) -> Measuring {
         let kind = match *method {
@@ -105,7 +105,7 @@ impl Measures {
         Measuring(NonZeroU64::MIN | self.clock.nanoseconds() << 3 | kind)
     }
 
-    /// Puts the bins of a request that was answered into a place.
+    /// Adds the bins of a response.
     #[inline]
     pub(crate) fn answered(
         &self,
@@ -125,7 +125,7 @@ impl Measures {
         }
     }
 
-    // Beside what most layers measure.
+    // Not inlined, since most layers don't measure this.
     #[inline(never)]
     fn look_at_head(&self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
         if self.size
@@ -145,13 +145,13 @@ impl Measures {
         }
     }
 
-    /// Returns the nanoseconds since the beginning of a request.
+    /// Returns the nanoseconds since the start of the request.
     #[inline]
     fn took(&self, measuring: Measuring) -> u64 {
         self.clock.nanoseconds().saturating_sub(measuring.0.get() >> 3)
     }
 
-    /// Returns the bins of a request, as far as a log tells of it.
+    /// Returns the bins of a logged request.
     pub(crate) fn logged(&self, method: &Method, logged: &Logged) -> Bins {
         let mut bins = self.ended(logged.outcome);
         let Outcome::Answered(status) = logged.outcome else { return bins };
@@ -168,7 +168,7 @@ impl Measures {
         bins
     }
 
-    /// Returns the bins of a request that ended in this way, of which there is no response.
+    /// Returns the bins of a request that ended without a response to measure.
     #[cold]
     pub(crate) fn ended(&self, outcome: Outcome) -> Bins {
         let mut bins = Bins::none();
@@ -193,14 +193,15 @@ impl Clock {
         }
     }
 
-    /// Returns the time since some beginning, in nanoseconds: seventy years do not fill 61 bits.
+    /// Returns the time since an arbitrary start, in nanoseconds. 61 bits are enough for seventy years.
     #[cfg_attr(
         target_os = "linux",
         allow(clippy::unused_self, reason = "its clock has a beginning of its own")
     )]
     #[inline]
     fn nanoseconds(self) -> u64 {
-        // As `Instant` reads it, which costs four times the instructions: each request would pay for checks twice.
+        // This is what `Instant` uses, but with a quarter of the instructions: `Instant` would add checks
+        // twice per request.
         #[cfg(target_os = "linux")]
         let (seconds, nanoseconds) = {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -216,8 +217,7 @@ impl Clock {
 }
 
 impl Measuring {
-    /// Returns whether the head says little about when there was an answer: a stream goes on, and so does what an
-    /// upgrade or a tunnel becomes.
+    /// Returns `true` if the time to the head is not meaningful, i.e. for streams, upgrades and tunnels.
     fn is_open_ended(self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_stream = || {
             let media_type = in_front(headers, |name| *name == CONTENT_TYPE)

@@ -4,22 +4,22 @@ use counter_core::{Counter, Recorder};
 
 use crate::request::{Route, is_private};
 
-/// The first route that a service was asked for, and its counter. A router makes a service of each of its
-/// routes, so that nearly always it is the only one.
+/// The first route requested from a service, and its counter. A router creates a service per route, so this
+/// is usually the only route.
 #[derive(Debug, Default)]
 pub(crate) struct KnownRoute(OnceLock<(Route, Counter)>);
 
 impl KnownRoute {
-    /// The counter of a route if it is this one: found by where its text lies, since nothing else can lie there while
-    /// that is kept here.
+    /// Returns the counter if this is the cached route. This compares addresses, which is safe because the
+    /// cached text is still allocated.
     #[inline]
     pub(crate) fn known(&self, route: &Route) -> Option<Counter> {
         let (known, counter) = self.0.get()?;
         std::ptr::eq(known.as_str(), route.as_str()).then_some(*counter)
     }
 
-    /// The counter of a route by its name, unless that is a fallback of axum. A nested service has its text written
-    /// anew for each request, so that it is never the known one.
+    /// Returns the counter of a route by name, unless this is an axum fallback. For nested services the text
+    /// is allocated per request, so the address never matches.
     #[cold]
     pub(crate) fn by_name(&self, recorder: &Recorder, route: &Route) -> Option<Counter> {
         let name = route.as_str();

@@ -10,44 +10,44 @@ use super::settings::Settings;
 use super::settings::facet::FACETS;
 use crate::label::{LABELS, Noted};
 
-/// The facts of a request that are known before it is answered.
+/// Classification of a request, before the response is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// The counter of the page, if there is one beside that of everything.
+    /// The page counter, in addition to `hits`.
     pub(super) page: Option<Counter>,
-    /// The register that the visitor raises.
+    /// The register raised by the visitor.
     pub(super) register: Option<Register>,
     pub(super) weight: NonZeroU32,
     pub(super) agent: Agent,
-    /// The place of the method in its facet, where that is chosen.
+    /// Index of the method counter, if this facet is enabled.
     pub(super) method: u8,
-    /// The end of the epoch in which the visitor was told apart: the request has to be counted by then.
+    /// End of the epoch in which the visitor was identified. The request must be counted before this.
     pub(super) until: Timestamp,
 }
 
-/// The counters of facets and labels that a request has at most.
+/// Maximum number of facet and label counters per request.
 pub(super) const MOST_OTHERS: usize = FACETS + LABELS;
 
 impl Seen {
-    /// Returns what counts of the request under the counter of everything, and on its page.
+    /// Returns the page view to be recorded, with `everything` as the counter of all requests.
     #[inline]
     pub(super) const fn view(&self, everything: Counter) -> PageView<'static> {
         let hit = everything.hit().register(self.register).weight(self.weight);
         PageView { page: self.page, until: self.until, ..PageView::new(hit, self.agent) }
     }
 
-    /// Returns the hits of everything and of the page, and how many of them there are.
+    /// Returns the hits for all requests and for the page, and the number of hits.
     pub(super) fn hits(&self, everything: Counter) -> ([Hit; 2], usize) {
         let hit = self.view(everything).hit;
         (self.page.map_or([hit; 2], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
     }
 
-    /// Moves the hit of the page to this counter.
+    /// Moves the page hit to this counter.
     pub(super) const fn move_to(&mut self, counter: Counter) {
         self.page = Some(counter);
     }
 
-    /// Puts the counters of the facets and the labels into a place, and returns them.
+    /// Writes the facet and label counters into `buffer`, and returns them.
     #[inline(never)]
     pub(super) fn others<'a>(
         &self,

@@ -34,7 +34,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Before the call, so that a request is counted even when the call itself panics.
+        // The guard must be created first, to count the request even if the call panics.
         let mut guard = Guard::of(&self.counting, &request);
         guard.call(&request);
         guard.arrived();

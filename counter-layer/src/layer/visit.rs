@@ -7,7 +7,7 @@ use super::outcome::Outcome;
 use crate::closure::{Closure, caught};
 use crate::identity::RequestHead;
 
-/// A request that is to count, as it arrives, for the closure of [`AccessCounterLayer::on_count`].
+/// A request to be counted, as passed to the closure of [`AccessCounterLayer::on_count`].
 ///
 /// [`AccessCounterLayer::on_count`]: crate::AccessCounterLayer::on_count
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +17,15 @@ pub struct Visit<'a> {
     pub head: RequestHead<'a>,
     /// The kind of client.
     pub agent: Agent,
-    /// The visitor, if it is told apart: as a rule not for a bot, and under the salt of the day.
+    /// The visitor, if identified. By default bots are not identified, and the id is hashed with the daily
+    /// salt.
     pub visitor: Option<VisitorId>,
 }
 
-/// A closure that looks at each visit and may return an action.
+/// A closure that is called for a visit and can return an action.
 pub(crate) type OnCount = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
 
-/// An action that runs when a request has counted; `None` once it has run.
+/// An action to run when a request is counted; `None` after it ran.
 pub(crate) struct Then(Option<Box<dyn FnOnce(Outcome) + Send>>);
 
 impl Then {
@@ -33,7 +34,7 @@ impl Then {
     }
 
     pub(crate) fn counted(mut self, outcome: Outcome) {
-        // The panic hook has said what happened.
+        // The panic hook has already been called.
         if let Some(then) = self.0.take() {
             caught(|| then(outcome));
         }
@@ -42,8 +43,8 @@ impl Then {
 
 impl Drop for Then {
     fn drop(&mut self) {
-        // A request that does not count may be one whose handler panics, and what the closure holds may panic
-        // as well.
+        // The request may not count because the handler is panicking, and dropping the captured values could
+        // panic again.
         if let Some(then) = self.0.take() {
             caught(|| drop(then));
         }

@@ -3,36 +3,36 @@ use std::time::Duration;
 use counter_core::window::LimitDecision;
 use tokio::time::Instant;
 
-/// A decision about one request.
+/// The decision for a request.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Served, within the limit.
+    /// Served, as the limit is not exceeded.
     Allow(Quota),
-    /// Refused, beyond the limit.
+    /// Rejected, as the limit is exceeded.
     Limit(Quota),
-    /// Served without an answer of the store.
+    /// Served, although the store did not reply.
     AllowUncounted,
-    /// Refused without an answer of the store.
+    /// Rejected, because the store did not reply.
     DenyUncounted,
 }
 
-/// The part of a limit that is left for a key, by the store's answer.
+/// The remaining quota of a key, as returned by the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
     pub(super) remaining: u32,
-    /// The end of the window: an instant of this process, whatever the clocks say.
+    /// End of the window, as an instant in this process, independent of the clocks.
     pub(super) ends: Instant,
 }
 
 impl Quota {
-    /// Converts a decision that the store was asked for at this instant. It decided no earlier, and its time is in whole
-    /// seconds, so `ends` is at most a second after the end of the window.
+    /// Converts a reply into a quota. The query was sent at this instant, so the store decided later, and it
+    /// uses whole seconds, so `ends` is at most a second after the end of the window.
     pub(super) fn of(decided: &LimitDecision, asked: Instant) -> Self {
         let left = decided.reset.as_unix().saturating_sub(decided.now.as_unix());
         Self { remaining: decided.remaining, ends: asked + Duration::from_secs(left) }
     }
 
-    /// Whole seconds to the end of the window, not less than there are.
+    /// Returns the whole seconds until the end of the window, rounded up.
     pub(super) fn seconds(&self) -> u64 {
         let left = self.ends.saturating_duration_since(Instant::now());
         left.as_secs() + u64::from(left.subsec_nanos() > 0)

@@ -10,14 +10,14 @@ use super::decision::Quota;
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// The length of the longest value of `RateLimit`: a name of which each byte is escaped, with quotes, and two numbers.
+/// Maximum length of a `RateLimit` value: a quoted name with all bytes escaped, and two numbers.
 const LONGEST: usize = 2 * 64 + 2 + 2 * 3 + 10 + 20;
 
-/// The description of a limit, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
+/// A limit as described in the header fields of draft-ietf-httpapi-ratelimit-headers-11.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
-    /// The name as it stands in fields.
+    /// The name as a quoted string.
     quoted: String,
     /// The value of `RateLimit-Policy`: `"default";q=100;w=60`.
     whole: HeaderValue,
@@ -25,7 +25,7 @@ pub(super) struct Policy {
     window: Window,
 }
 
-/// The error of a policy name that is empty, longer than 64 bytes, or not printable ASCII.
+/// Error returned for a policy name that is empty, longer than 64 bytes, or not printable ASCII.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PolicyNameError(String);
 
@@ -42,12 +42,12 @@ impl Policy {
         Ok(Self { name: name.to_owned(), quoted, whole, limit, window })
     }
 
-    /// Returns the policy under another name.
+    /// Returns this policy with another name.
     pub(super) fn renamed(&self, name: &str) -> Result<Self, PolicyNameError> {
         Self::new(name, self.limit, self.window)
     }
 
-    /// Tells the policy, and what is left of it now; further ones may be there already.
+    /// Appends the policy and the remaining quota to the headers, which may already contain other policies.
     pub(super) fn write(&self, quota: &Quota, headers: &mut HeaderMap) {
         let mut text = [0; LONGEST];
         let mut room = &mut text[..];
@@ -62,12 +62,12 @@ impl Policy {
     }
 }
 
-/// Tells when to come again.
+/// Sets the time to wait before a retry.
 pub(super) fn retry_after(seconds: u64, headers: &mut HeaderMap) {
     headers.insert(RETRY_AFTER, seconds.max(1).into());
 }
 
-/// A string as structured fields have it, and JSON, for printable ASCII.
+/// Quotes a printable ASCII string for structured fields or JSON.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -12,13 +12,14 @@ use super::fields::retry_after;
 use super::gate::{Asking, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 
-/// The pause that clients are told while the store fails.
+/// The `Retry-After` value to send if the store fails.
 const AWAY_SECONDS: u64 = 2;
 
 pin_project! {
     /// The response future of [`WindowLimit`](crate::WindowLimit).
     ///
-    /// Over a store in memory the request has counted when this is made, and otherwise it counts when this is polled.
+    /// If the store is in memory, the request is already counted when this future is created; otherwise it
+    /// will be counted when the future is polled.
     #[must_use = "futures do nothing unless polled"]
     pub struct LimitFuture<S, B, A = EmptyRefusal>
     where

@@ -19,26 +19,27 @@ use super::turns::Turns;
 use crate::closure::{caught, caught_future};
 use crate::identity::RequestHead;
 
-/// The treatment of requests while the store fails or does not answer.
+/// Policy for requests if the store fails or does not reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnStoreError {
-    /// Serves the request without limiting it: for limits that keep a service responsive.
+    /// Serves the request. Use this for limits that keep a service responsive.
     Allow,
-    /// Answers 503 with `Retry-After`: for limits that protect something, such as logins.
+    /// Responds with 503 and `Retry-After`. Use this for limits that protect e.g. a login.
     Deny,
 }
 
-/// A decision that is there, or one that the store is asked for.
+/// Either a decision, or a pending call to the store.
 pub(super) enum Deciding {
     Decided(Decision),
     Asking(Asking),
 }
 
-/// In a box: it does I/O, which costs more than the box, and so the store is no part of the layer's type.
+/// A pending call to the store. It is boxed to keep the store out of our layer type; compared to the I/O,
+/// this is very cheap.
 pub(super) type Asking = Pin<Box<dyn Future<Output = Decision> + Send>>;
 
-/// Decides on requests; what all services of one layer share.
+/// Decides requests. Shared by all services of a layer.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) policy: Policy,
@@ -50,18 +51,19 @@ pub(super) struct Gate {
     known: Arc<Known>,
 }
 
-/// The state of the store, and the keys that it has refused.
+/// State of the store, and the keys over the limit.
 #[derive(Debug)]
 struct Known {
     over: Over,
     turns: Turns,
-    /// The store failed at the last request.
+    /// The store failed for the last request.
     failing: AtomicBool,
-    /// The time of the last failure.
+    /// Time of the last failure.
     failed: Mutex<Option<Instant>>,
 }
 
-/// Time without a failure after which the store counts as back: some requests may still fail until then.
+/// Time since the last failure until the store is considered to be available, because until then, some
+/// requests may still fail.
 const CALM: Duration = Duration::from_secs(1);
 
 impl Gate {
@@ -77,7 +79,7 @@ impl Gate {
         Self { policy, timeout, counters, limit, key, on_error, known }
     }
 
-    /// Begins to decide on a request; `None` when it is not limited.
+    /// Starts to decide a request. Returns `None` if it is not limited.
     pub(super) fn decide<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Deciding> {
         let dimensions = self.key.of(&RequestHead::of(request))?.scope(&self.policy.name);
         if let Some(quota) = self.known.over.of(&dimensions) {
@@ -120,14 +122,14 @@ impl Gate {
         Ok(Decision::Limit(quota))
     }
 
-    /// Returns the decision, or what is done where there is none.
+    /// Returns the decision, or the fallback if the store did not decide.
     fn known_or_away(&self, dimensions: &Dimensions, decided: Option<Result<Decision, Error>>) -> Decision {
         let trouble = match decided {
             Some(Ok(decision)) => return decision,
             Some(Err(error)) => Error::to_string(&error),
             None => "it does not decide in time".to_owned(),
         };
-        // Of a flood some wait in the process for so long that it looks like trouble of the store.
+        // During a flood, requests may wait in our process for so long that it looks like a store failure.
         if let Some(quota) = self.known.over.of(dimensions) {
             return Decision::Limit(quota);
         }
@@ -136,7 +138,7 @@ impl Gate {
     }
 }
 
-/// The error of a store that panics: its requests are treated as those of any other store that fails.
+/// Returns the error for a store that panicked. It is handled like any other store failure.
 const fn panicked() -> Error {
     Error::new(ErrorKind::Panicked)
 }
@@ -151,9 +153,9 @@ impl Known {
         }
     }
 
-    /// Logs when the trouble ends.
+    /// Logs the end of a failure.
     fn is_there(&self) {
-        // A look takes less than a change, of which there is nearly never one.
+        // We check this first, because a load is much cheaper than a swap, and the state rarely changes.
         if self.failing.load(Ordering::Relaxed)
             && self.failed().is_none_or(|at| at.elapsed() >= CALM)
             && self.failing.swap(false, Ordering::Relaxed)
@@ -162,7 +164,7 @@ impl Known {
         }
     }
 
-    /// Logs when the trouble begins.
+    /// Logs the start of a failure.
     fn is_away(&self, on_error: OnStoreError, error: &str) {
         *self.failed() = Some(Instant::now());
         if !self.failing.swap(true, Ordering::Relaxed) {

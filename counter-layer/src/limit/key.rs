@@ -8,17 +8,17 @@ use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::identity::{Identity, IdentityError, RequestHead};
 
-/// The key that requests are limited by: requests with the same key share a limit.
+/// The key to limit requests by. Requests with the same key share a limit.
 #[derive(Clone)]
 pub struct LimitKey(Arc<Closure<KeyFn>>);
 
 type KeyFn = dyn Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync;
 
 impl LimitKey {
-    /// Limits by the result of a closure over the request head; a request for which it returns `None` is not
-    /// limited. Requests on which it panics share one limit.
+    /// Limits by the result of a closure that is passed the request head. If it returns `None`, the request
+    /// is not limited. If it panics, the request shares a limit with all such requests.
     ///
-    /// An address must not go in as text: see [`Dimensions`].
+    /// You must not pass an address as text, see [`Dimensions`].
     ///
     /// ```
     /// # use counter_layer::LimitKey;
@@ -34,25 +34,27 @@ impl LimitKey {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
-    /// Limits by visitor, identified as for the counter but without the user agent, under ids that only the secret can
-    /// make. A client chooses its user agent, and would have a limit for each.
+    /// Limits by visitor, using the same identity as for counting, but with the user agent ignored: it is
+    /// chosen by the client, so clients could get a new limit at will. The secret is needed to compute the
+    /// ids.
     ///
-    /// The store holds the counts of a limit under these ids. So they are made with a [`Secret`] that is not
-    /// in the store, or with [`Identity::key`]: the owner's secret where several instances limit together, or
-    /// [`Secret::of_this_process`], with which each instance limits for itself and begins anew at each
-    /// restart. A [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret)
-    /// of its counters, which is that of the process unless another one was set.
+    /// The store contains the counts by id. So ids must be computed with a [`Secret`] that is not in the
+    /// store, or with [`Identity::key`]. Use the same secret in all instances to share the limit, or
+    /// [`Secret::of_this_process`] to limit per instance; in this case the limit is reset with a restart. You
+    /// can also pass a [`Recorder`](counter_core::Recorder), to use the
+    /// [secret](counter_core::Builder::secret) of these counters, which by default is a secret of this
+    /// process.
     ///
-    /// 56 bits of an IPv6 address count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) sets
-    /// another number.
+    /// By default 56 bits of IPv6 addresses are used, see
+    /// [`Address::ipv6_prefix`](crate::Address::ipv6_prefix).
     ///
-    /// All requests without a visitor share one limit, and so do those that would be issued a cookie, so the
-    /// limit cannot be avoided by leaving out what identifies the client. No cookie is issued here. Of the
-    /// cookies that a counting layer issues only signed ones count, so its counters need the same secret; but
-    /// a client that asks for a new cookie is given one.
+    /// All requests that don't have a visitor share a limit, including requests that would be issued a
+    /// cookie, so clients can't avoid the limit by omitting the identity. A limit does not issue cookies. For
+    /// cookies issued by a counting layer, only signed cookies are accepted, so the counters must use the
+    /// same secret; but note that a client can always request a new cookie.
     ///
     /// # Errors
-    /// When the identity is a cookie whose name is not valid.
+    /// Returns an error if the identity is a cookie with an invalid name.
     pub fn identity(identity: impl Into<Identity>, secret: impl Into<Secret>) -> Result<Self, IdentityError> {
         let (identity, secret) = (identity.into(), secret.into());
         if secret.is_of_this_process() && !identity.has_a_key() {
@@ -72,7 +74,7 @@ impl LimitKey {
     }
 
     pub(super) fn of(&self, head: &RequestHead<'_>) -> Option<Dimensions> {
-        // A request that makes the closure panic does not avoid the limit.
+        // It must not be possible to avoid the limit by causing a panic.
         self.0.ask(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
     }
 }

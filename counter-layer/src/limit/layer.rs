@@ -11,16 +11,17 @@ use super::key::LimitKey;
 use super::refusal::{EmptyRefusal, ProblemRefusal};
 use super::service::WindowLimit;
 
-/// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
+/// Limits the requests per key and window across all instances, and responds with 429 to further requests.
 ///
-/// A request waits for the store before the inner service sees it, so this is for what is worth that: logins,
-/// quotas of an API, expensive pages. The [guide](crate::guide::limit) says more.
+/// A request has to wait for the store before the inner service is called, so you should use this only if it
+/// is worth the time, e.g. for logins, API quotas or expensive pages. See the [guide](crate::guide::limit)
+/// for details.
 ///
-/// A response tells by the headers `RateLimit` and `RateLimit-Policy` what is left. A refusal has `Retry-After`
-/// and an empty body, `R::default()`, or [problem details](Self::problem_details), or is
-/// [one of your own](Self::refusal), for a body that can be made in no such way. The error of the inner service is
-/// never changed, and the inner service has to be `Clone`, as those of axum and most others are: it is called later
-/// than asked whether it is ready.
+/// Responses include the remaining quota in the headers `RateLimit` and `RateLimit-Policy`. A rejected
+/// request gets a response with `Retry-After` and an empty body, i.e. `R::default()`. You can also use
+/// [problem details](Self::problem_details), or, if your body type supports neither, a [custom
+/// response](Self::refusal). Errors from the inner service are not modified. The inner service must be
+/// `Clone`, like most services including axum, because it is called later than it is polled for readiness.
 ///
 /// ```
 /// use counter_core::window::{Dimensions, Window, WindowCounters};
@@ -54,23 +55,23 @@ pub struct WindowLimitLayer<A = EmptyRefusal> {
 }
 
 impl WindowLimitLayer {
-    /// Allows `limit` requests of a key in each window of these counters, and treats requests by `on_error`
-    /// while their store fails.
+    /// Creates a layer that allows `limit` requests per key in a window of these counters. `on_error` is
+    /// applied if the store fails.
     pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, on_error: OnStoreError) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
         let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
         Self { gate, refusal: Arc::new(EmptyRefusal) }
     }
 
-    /// Refuses with a body of `application/problem+json` that names the exceeded policy, for inner services
-    /// whose body can be made from a `String`.
+    /// Rejects requests with an `application/problem+json` body that includes the policy name. The body type
+    /// of the inner service must implement `From<String>`.
     pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
         self.refusal(ProblemRefusal)
     }
 }
 
 impl<A> WindowLimitLayer<A> {
-    /// Refuses with these responses, for inner services of any body.
+    /// Rejects requests with these responses, for any body type.
     ///
     /// ```
     /// use counter_core::MemoryStore;
@@ -78,7 +79,7 @@ impl<A> WindowLimitLayer<A> {
     /// use counter_layer::{LimitKey, OnStoreError, Refusal, WindowLimitLayer};
     /// use http::{Response, StatusCode};
     ///
-    /// /// A body of the application, which has no default.
+    /// /// A body type of the application, which does not implement `Default`.
     /// enum Page {
     ///     Busy,
     ///     // …
@@ -93,7 +94,7 @@ impl<A> WindowLimitLayer<A> {
     ///         response
     ///     }
     ///
-    ///     fn away(&self) -> Response<Page> {
+    ///     fn unavailable(&self) -> Response<Page> {
     ///         let mut response = Response::new(Page::Busy);
     ///         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     ///         response
@@ -109,23 +110,23 @@ impl<A> WindowLimitLayer<A> {
         WindowLimitLayer { gate: self.gate, refusal: Arc::new(refusal) }
     }
 
-    /// Sets the name of the policy in the headers. Default: `default`.
+    /// Sets the policy name in the headers. Default: `default`.
     ///
-    /// Limits with different names count separately; those with the same name, key and window over one store
-    /// share their counts.
+    /// Limits with different names are counted separately; limits with the same name, key, window and store
+    /// share the counts.
     ///
     /// # Errors
-    /// When the name is empty, longer than 64 bytes or not printable ASCII.
+    /// Returns an error if the name is empty, longer than 64 bytes or not printable ASCII.
     pub fn policy(mut self, name: &str) -> Result<Self, PolicyNameError> {
         self.gate.policy = self.gate.policy.renamed(name)?;
         Ok(self)
     }
 
-    /// Sets how long a request waits while its shard of the store decides no request at all; then the shard counts as
-    /// failing. Default: 500 ms, longer than a fork of a large Redis takes.
+    /// Sets the timeout for a shard that does not decide any request; after this, the shard is considered
+    /// failed. Default: 500 ms, which is longer than the fork of a large Redis process.
     ///
-    /// While the shard decides other requests, a request waits for up to four times as long. A request that gives up may
-    /// still be counted.
+    /// If the shard decides other requests, a request can wait for up to four timeouts. If a request times
+    /// out, it may still be counted.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.gate.timeout = timeout;
         self

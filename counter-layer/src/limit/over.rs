@@ -7,38 +7,39 @@ use tokio::time::Instant;
 
 use super::decision::Quota;
 
-/// Keys that are remembered at most.
+/// Maximum number of keys to cache.
 const KEYS: usize = 4096;
 
-/// The keys that have used up their limit, until their window ends: they are refused without asking the store.
+/// Keys over the limit, cached until their window ends, to reject requests without a call to the store.
 ///
-/// A count only grows within its window, so what the store once refused it would refuse again.
+/// Within a window counts only grow, so if the store rejected a key, it would reject the key again.
 #[derive(Debug, Default)]
 pub(super) struct Over(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     refusals: HashMap<Dimensions, Quota>,
-    /// The end of the last of their windows.
+    /// The latest end of these windows.
     ends: Option<Instant>,
     cleaned: Option<Instant>,
 }
 
 impl Over {
-    /// The answer of the store for this key, if it still holds.
+    /// Returns the quota for this key if it is known to be over the limit.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
         let ends = known.ends?;
-        // The store tells whole seconds: in the last one the next window may have begun.
+        // The store clock uses whole seconds, so in the last second, the next window may already have
+        // started.
         let now = Instant::now() + Duration::from_secs(1);
-        // Nothing is hashed then.
+        // We don't need to hash the key in this case.
         if ends <= now {
             return None;
         }
         known.refusals.get(key).filter(|quota| quota.ends > now).copied()
     }
 
-    /// Remembers a refusal, unless there are too many.
+    /// Caches a rejection, unless the cache is full.
     pub(super) fn note(&self, key: Dimensions, quota: Quota) {
         let now = Instant::now();
         let mut known = self.0.lock().expect("nothing panics under this lock");
@@ -79,7 +80,7 @@ mod tests {
         assert!(over.of(&key(0)).is_none(), "another window may have begun");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(over.of(&key(0)).is_none() && over.of(&key(1)).is_some());
-        // The room of those that are over is given to others.
+        // Expired keys make room for new keys.
         over.note(key(KEYS), quota(20));
         assert!(over.of(&key(KEYS)).is_some() && over.of(&key(1)).is_some());
     }

@@ -3,21 +3,21 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::fields::quoted;
 
-/// The responses of a limit that take the place of the inner service's, with a body of type `R`; the layer adds the
-/// headers that describe the limit.
+/// The responses to rejected requests, with a body of type `R`. The layer adds the headers to describe the
+/// limit.
 pub trait Refusal<R> {
-    /// Returns the response to a request beyond the limit of this policy, with the status 429 as a rule.
+    /// Returns the response if the limit of this policy is exceeded. The status should be 429.
     fn limited(&self, policy: &str) -> Response<R>;
 
-    /// Returns the response to a request while the store fails, with the status 503 as a rule.
+    /// Returns the response if the store fails. The status should be 503.
     fn away(&self) -> Response<R>;
 }
 
-/// Refusals with an empty body, `R::default()`.
+/// Responses with an empty body, i.e. `R::default()`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmptyRefusal;
 
-/// Refusals whose body is `application/problem+json` (RFC 9457), with the problem types of
+/// Responses with an `application/problem+json` body (RFC 9457), using the problem types in
 /// draft-ietf-httpapi-ratelimit-headers-11, section 5.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemRefusal;

@@ -24,7 +24,7 @@ impl<S, A> WindowLimit<S, A> {
 }
 
 impl<S: Clone, A> WindowLimit<S, A> {
-    /// Returns the inner service that said it is ready, which is the one to be called.
+    /// Returns the inner service that was polled for readiness, because this instance must be called.
     fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
@@ -62,7 +62,7 @@ where
             None | Some(Deciding::Decided(Decision::AllowUncounted)) => None,
             Some(Deciding::Decided(Decision::Allow(quota))) => Some((Arc::clone(&self.gate), quota)),
             Some(Deciding::Decided(refused)) => {
-                // What it reserved when it said it is ready is free again.
+                // Release the resources reserved by `poll_ready`.
                 drop(self.take_ready());
                 return LimitFuture::refused(refused, Arc::clone(&self.gate), refusal);
             }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::{LimitKey, OnStoreError, WindowLimitLayer};
 
-    /// A service that reserves something when it is asked whether it is ready.
+    /// A service that reserves a resource when polled for readiness.
     struct Reserving(Arc<AtomicUsize>, bool);
 
     impl Clone for Reserving {
@@ -129,7 +129,7 @@ mod tests {
         let limit = WindowLimitLayer::new(counters, 2, key, OnStoreError::Deny);
         let (reserved, mut context) = (Arc::default(), Context::from_waker(Waker::noop()));
         let mut service = limit.layer(Reserving(Arc::clone(&reserved), false));
-        // The third is refused by the store, and the fourth since that is known.
+        // The third request is rejected by the store, the fourth by the cache.
         for status in [200, 200, 429, 429] {
             assert!(service.poll_ready(&mut context).is_ready());
             assert_eq!(reserved.load(Ordering::Relaxed), 1);

@@ -5,27 +5,28 @@ use counter_core::stores::{Shard, Shards};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// The number of calls that one shard has to answer at a time. Further requests wait in the process, where the answer to
-/// another request with the same key may decide them.
+/// Maximum number of concurrent calls per shard. Further requests wait in the process, where they may be
+/// decided by the reply to another request with the same key.
 const MAX_CALLS: usize = 64;
 
-/// The number of timeouts that a request waits if its shard decides other requests meanwhile.
+/// Maximum number of timeouts to wait if the shard decides other requests.
 const MAX_TIMEOUTS: u32 = 4;
 
-/// The number of sleeps in a timeout. A process that is late with its timers is late with answers too, and after one long
-/// sleep it would give up before it looks at the answer that has arrived.
+/// Number of checks within a timeout. If our process is slow to fire timers, it is also slow to handle
+/// replies, so after a single long sleep we would give up on a reply that has already been received.
 const STEPS: u32 = 5;
 
-/// The turns of requests to call the store, separate for each shard, so that a shard that fails does not delay the others.
+/// Limits the concurrent calls to the store, per shard, so that a failing shard won't delay other shards.
 ///
-/// A request that waits for its turn is not a sign that the shard fails; a shard that decides no request is.
+/// A shard is considered failed if it does not decide any request, but not because requests wait in the
+/// queue.
 #[derive(Debug)]
 pub(super) struct Turns(Box<[ShardTurns]>);
 
 #[derive(Debug)]
 struct ShardTurns {
     free: Semaphore,
-    /// The number of requests that the shard has decided. Errors decide nothing.
+    /// Number of requests decided by the shard, not counting errors.
     decided: AtomicU64,
 }
 
@@ -34,9 +35,9 @@ impl Turns {
         Self(shards.iter().map(|_| ShardTurns::new()).collect())
     }
 
-    /// Calls the shard when it is the request's turn, unless the request is `known` to be decided by then.
+    /// Calls the shard when it is the turn of this request, unless `known` returns a decision by then.
     ///
-    /// Returns `None` after a timeout in which the shard decided no request, and after four in any case.
+    /// Returns `None` if the shard did not decide any request within the timeout, or after four timeouts.
     pub(super) async fn call<T, E>(
         &self,
         shard: Shard,
@@ -67,7 +68,7 @@ impl ShardTurns {
         Self { free: Semaphore::const_new(MAX_CALLS), decided: AtomicU64::new(0) }
     }
 
-    /// Completes when a request that arrives now has waited for long enough.
+    /// Completes when a request that arrives now should time out.
     async fn give_up(&self, timeout: Duration) {
         let (mut before, mut silent) = (self.decided.load(Ordering::Relaxed), 0);
         for _ in 0..MAX_TIMEOUTS * STEPS {
@@ -96,7 +97,8 @@ mod tests {
 
     type Answer = Option<Result<(), ()>>;
 
-    /// Makes this many calls of the first shard at the same time, and returns each answer with the wait for it.
+    /// Makes this number of concurrent calls to the first shard, and returns the replies with the waiting
+    /// time.
     async fn calls<F>(calls: usize, mut call: impl FnMut() -> F) -> Vec<(Answer, Duration)>
     where
         F: Future<Output = Result<(), ()>> + Send + 'static,

@@ -8,9 +8,9 @@ use crate::reserved::is_reserved;
 use crate::rules::pattern::Pattern;
 use crate::rules::table::Table;
 
-/// Builds [`Rules`]; the order of the calls does not matter.
+/// Builder for [`Rules`]. The order of the calls does not matter.
 ///
-/// With the feature `serde` it can be read from configuration: see its implementation of `Deserialize`.
+/// With the `serde` feature, you can read this from configuration, see the `Deserialize` implementation.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RulesBuilder {
@@ -28,42 +28,43 @@ impl RulesBuilder {
         self
     }
 
-    /// Excludes requests that match the pattern, by any method; an exclusion wins over every rule.
+    /// Excludes requests that match the pattern, for all methods. Exclusions take precedence over rules.
     pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
         self.exclude.push(pattern.into());
         self
     }
 
-    /// Excludes requests that a browser makes ahead of a visit: those whose `Sec-Purpose` is `prefetch`,
-    /// alone or with `prerender`, or whose older `Purpose`, `X-Purpose` or `X-Moz` is that or `preview`. They
-    /// are `ignored.prefetch` in the ledger.
+    /// Excludes browser prefetches: requests with `Sec-Purpose: prefetch`, optionally with `prerender`, or
+    /// with the older `Purpose`, `X-Purpose` or `X-Moz` set to `prefetch` or `preview`. These are counted as
+    /// `ignored.prefetch` in the ledger.
     ///
-    /// Most such pages are never shown. One that is comes out of the browser's cache, mostly without another
-    /// request, so that visit is not counted either.
+    /// Prefetched pages are rarely viewed. If a page is viewed later, the browser usually loads it from the
+    /// cache without a request, so this visit will not be counted either.
     pub const fn exclude_prefetch(mut self) -> Self {
         self.exclude_prefetch = true;
         self
     }
 
-    /// Counts requests that no rule matches under the template of the server's router, where it has one, and
-    /// calls of [gRPC](crate::guide::rules#grpc) under their method.
+    /// Counts requests that don't match a rule by the template of the server's router, if any, and
+    /// [gRPC](crate::guide::rules#grpc) calls by method.
     pub const fn by_matched_path(mut self) -> Self {
         self.by_matched_path = true;
         self
     }
 
-    /// Counts requests that nothing else matches under this counter: the servlet specification's default.
+    /// Sets the counter for requests with no other match, like the default servlet in the servlet
+    /// specification.
     pub fn default_counter(mut self, counter: impl Into<String>) -> Self {
         self.default_counter = Some(counter.into());
         self
     }
 
-    /// Resolves the rules.
+    /// Builds the rules.
     ///
     /// # Errors
-    /// When a pattern can never match, when two patterns match the same requests with equal right, or when
-    /// the name of a counter is not valid or one that the layer keeps for itself (`hits`, `(other)`, and those
-    /// of [facets](crate::Facet)). The error names both patterns and both counters.
+    /// Returns an error if a pattern can never match, if two patterns of equal rank match the same requests,
+    /// or if a counter name is invalid or reserved by the layer (`hits`, `(other)`, and the
+    /// [facet](crate::Facet) names). For conflicts, the error contains both patterns and both counters.
     pub fn build(self) -> Result<Rules, RulesError> {
         let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();
@@ -118,10 +119,10 @@ impl RulesBuilder {
     }
 }
 
-/// The patterns that requests of one method are compared with; `None` is any method that no rule names.
+/// Creates the pattern table for a method, or for all methods not listed in the rules if `None`.
 fn table(rules: &[Rule], patterns: &[Included], method: Option<&Method>) -> Result<Table, RulesError> {
     let named = |rule: &Rule| rule.methods.is_empty() || method.is_some_and(|method| rule.names(method));
-    // HEAD asks what GET would give, so it counts with it where no rule speaks of it.
+    // HEAD is like GET, so it should count the same way if there is no rule for HEAD.
     let inherited = |rule: &Rule| method == Some(&Method::HEAD) && !named(rule) && rule.names(&Method::GET);
     let mut table = Table::default();
     for (number, Included { pattern, rule }) in patterns.iter().enumerate() {

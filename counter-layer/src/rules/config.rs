@@ -1,4 +1,4 @@
-//! Rules from configuration.
+//! Deserializes rules from configuration.
 
 use std::num::NonZeroU32;
 
@@ -40,7 +40,7 @@ const fn default_visitors() -> bool {
     true
 }
 
-/// All fields have a default, except the counter and the patterns of a rule.
+/// All fields are optional, except for the counter and the patterns of a rule.
 ///
 /// ```
 /// let rules: counter_layer::RulesBuilder = serde_json::from_str(r#"{

@@ -7,57 +7,57 @@ use http::Method;
 use super::path;
 use super::pattern::PatternKind;
 
-/// The counter that a request feeds besides the one of all requests, and the reason for it.
+/// The counter of a request in addition to `hits`, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision<'a> {
-    /// No counter: the path has this many bytes, more than are matched.
+    /// Not counted: the path has this number of bytes, which is above the maximum.
     PathTooLong(usize),
-    /// No counter: the request is excluded by this pattern.
+    /// Not counted: the request is excluded by this pattern.
     Excluded {
-        /// The pattern, as it was given.
+        /// The pattern, as given.
         pattern: &'a str,
-        /// The kind of the pattern.
+        /// The pattern kind.
         kind: PatternKind,
     },
-    /// The counter of a rule that matches.
+    /// The counter of a matching rule.
     Rule {
-        /// The pattern that matched, as it was given.
+        /// The matched pattern, as given.
         pattern: &'a str,
-        /// The kind of the pattern, of which it is the most specific one.
+        /// The pattern kind. This is the most specific pattern of this kind.
         kind: PatternKind,
-        /// The counter of the rule.
+        /// The rule counter.
         counter: &'a str,
-        /// The weight of the rule.
+        /// The rule weight.
         weight: NonZeroU32,
-        /// The rule counts visitors.
+        /// Set if the rule counts visitors.
         visitors: bool,
     },
-    /// The template that the server's router matched, which names the counter where no rule matches.
+    /// The template matched by the server's router, used as counter name because no rule matched.
     MatchedPath(&'a str),
-    /// The counter of requests that nothing else matches.
+    /// The default counter, used if a request does not match otherwise.
     DefaultCounter(&'a str),
-    /// No counter: nothing matches.
+    /// Not counted, because there was not any match.
     Unmatched,
 }
 
-/// A decision of [`Rules`](crate::Rules) with the request it is about; its `Display` explains it in words.
+/// A decision of [`Rules`](crate::Rules) with the request. Use `Display` to get an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation<'a> {
-    /// The method of the request.
+    /// The request method.
     pub method: &'a Method,
-    /// The path in the form that was compared with patterns; `None` if there was none to compare.
+    /// The normalised path used for matching; `None` if the path was invalid.
     pub path: Option<Cow<'a, str>>,
     /// The decision.
     pub decision: Decision<'a>,
-    /// Set if the decision is about a request that no route matched, since no template was given: the template of a
-    /// route would decide otherwise, after [`by_matched_path`](crate::RulesBuilder::by_matched_path).
+    /// Set if the decision was made without a route template, but might be different with a template, because
+    /// of [`by_matched_path`](crate::RulesBuilder::by_matched_path).
     pub without_matched_path: bool,
 }
 
 impl<'a> Decision<'a> {
-    /// Returns the name of the counter, unless the request is excluded or unmatched.
+    /// Returns the counter name, or `None` if the request is excluded or unmatched.
     #[must_use]
     pub const fn counter(&self) -> Option<&'a str> {
         match *self {
@@ -68,7 +68,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Returns the number of requests that this one counts as: 1 unless a rule says more.
+    /// Returns how often the request counts, i.e. the rule weight or 1.
     #[must_use]
     pub const fn weight(&self) -> NonZeroU32 {
         match *self {
@@ -77,7 +77,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Returns `true` if an excluded pattern matches the request.
+    /// Returns `true` if the request matches an excluded pattern.
     #[must_use]
     pub const fn is_excluded(&self) -> bool {
         matches!(self, Self::Excluded { .. })

@@ -5,103 +5,103 @@ use http::Method;
 
 use crate::rules::path;
 
-/// The reason why rules are ambiguous or cannot decide.
+/// Error returned if rules are ambiguous or can't match.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RulesError {
-    /// A text is not a pattern.
+    /// A pattern is invalid.
     Pattern {
-        /// The text, as it was given.
+        /// The text, as given.
         pattern: String,
         /// The reason.
         reason: PatternError,
     },
-    /// The name of a counter is not valid.
+    /// A counter name is invalid.
     Counter {
-        /// The name, as it was given.
+        /// The name, as given.
         counter: String,
         /// The reason.
         reason: CounterNameError,
     },
-    /// The layer feeds the counter of this name itself.
+    /// The counter name is reserved by the layer.
     Reserved {
         /// The name.
         counter: String,
     },
-    /// The rule for this counter has no pattern.
+    /// The rule for this counter does not have a pattern.
     NoPattern {
         /// The counter.
         counter: String,
     },
-    /// A rule names a method that is not written in upper case, as methods are.
+    /// A rule contains a method that is not in upper case.
     Method {
-        /// The counter of the rule.
+        /// The rule counter.
         counter: String,
         /// The method.
         method: Method,
     },
-    /// Patterns of two rules match the same requests with equal right.
+    /// Two rules have patterns of equal rank that match the same requests.
     Tie {
-        /// The two patterns, in the order of the rules.
+        /// The patterns, in rule order.
         patterns: [String; 2],
-        /// The counters of the two rules.
+        /// The counters of the rules.
         counters: [String; 2],
     },
-    /// One rule has two patterns that match the same requests with equal right.
+    /// A rule has two patterns of equal rank that match the same requests.
     Repeated {
-        /// The two patterns.
+        /// The patterns.
         patterns: [String; 2],
-        /// The counter of the rule.
+        /// The rule counter.
         counter: String,
     },
-    /// Two excluded patterns match the same requests with equal right.
+    /// Two excluded patterns of equal rank match the same requests.
     ExcludedTwice {
-        /// The two patterns.
+        /// The patterns.
         patterns: [String; 2],
     },
 }
 
-/// The reason why a text is not a pattern; its `Display` says what to write in its place.
+/// Error returned if a pattern is invalid. `Display` includes a suggestion.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The pattern is `/`.
     BareSlash,
-    /// The pattern begins with neither `/` nor `*.`.
+    /// The pattern does not start with `/` or `*.`.
     MissingSlash,
-    /// A segment that begins with a colon.
+    /// A segment starts with a colon.
     Colon(String),
-    /// A segment with a `*` that is more than a last segment of `*` alone.
+    /// A segment contains a `*` but is not the last segment, or contains other characters too.
     Star(String),
-    /// The pattern ends in `/*` and has parameters.
+    /// The pattern ends in `/*` but has parameters.
     StarAfterTemplate,
-    /// The part after `*.` is not one extension.
+    /// The text after `*.` is not a single extension.
     Extension,
-    /// A segment with an unpaired brace.
+    /// A segment contains an unpaired brace.
     Brace(String),
-    /// A segment with a parameter that has no name.
+    /// A segment contains a parameter with an empty name.
     EmptyName(String),
-    /// A segment that goes on after its parameter.
+    /// A segment continues after the parameter.
     AfterParameter(String),
-    /// A catch-all that is not the last segment.
+    /// A catch-all is not the last segment.
     CatchAllInside(String),
-    /// The pattern has a query or a fragment.
+    /// The pattern contains a query or fragment.
     Query,
-    /// The pattern has a control character.
+    /// The pattern contains a control character.
     ControlCharacter,
-    /// The pattern is longer than the longest path that is matched.
+    /// The pattern is longer than the maximum path length.
     TooLong,
-    /// The pattern has two slashes in a row, which a normal path never has.
+    /// The pattern contains two consecutive slashes, which are not part of a normal path.
     EmptySegment,
-    /// The pattern has the segment `.` or `..`, which a normal path never has.
+    /// The pattern contains the segment `.` or `..`, which is not part of a normal path.
     DotSegment,
-    /// A segment with a path parameter, which a normal path never has.
+    /// A segment contains a path parameter, which is not part of a normal path.
     PathParameter(String),
-    /// A percent-encoding that a normal path spells differently.
+    /// A percent-encoding is written differently in a normal path.
     Encoding {
-        /// The text as it was given.
+        /// The text, as given.
         text: String,
-        /// The text to write.
+        /// The normalised text.
         normal: String,
     },
 }

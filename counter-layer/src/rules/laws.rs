@@ -6,12 +6,12 @@ use proptest::sample::select;
 use super::tests::counter;
 use super::*;
 
-/// A rule as data: one pattern, and the methods.
+/// A rule with a single pattern, and the methods.
 type Given = (String, Vec<Method>);
 
 fn build<'a>(given: impl Iterator<Item = &'a Given>) -> Result<Rules, RulesError> {
     let rule = |builder: RulesBuilder, (pattern, methods): &Given| {
-        // The counter says which rule it is.
+        // Used to identify the rule.
         let counter = format!("{pattern} {methods:?}");
         let rule = Rule::counter(counter).pattern(pattern);
         builder.rule(methods.iter().cloned().fold(rule, Rule::method))
@@ -19,7 +19,7 @@ fn build<'a>(given: impl Iterator<Item = &'a Given>) -> Result<Rules, RulesError
     given.fold(Rules::builder(), rule).build()
 }
 
-/// The rules that can stand together.
+/// Returns the rules that don't conflict.
 fn compatible(given: Vec<Given>) -> Vec<Given> {
     let mut kept: Vec<Given> = Vec::new();
     for rule in given {
@@ -30,7 +30,7 @@ fn compatible(given: Vec<Given>) -> Vec<Given> {
     kept
 }
 
-/// The rule that decides, found by comparing all of them.
+/// Returns the matching rule, by comparing all rules.
 fn reference<'a>(given: &'a [Given], method: &Method, path: &str) -> Option<&'a Given> {
     let path = path::normalise(path).ok()?;
     let takes = |methods: &[Method], method| methods.is_empty() || methods.contains(method);
@@ -42,7 +42,7 @@ fn reference<'a>(given: &'a [Given], method: &Method, path: &str) -> Option<&'a 
     matching.min_by(|(a, b, _), (c, d, _)| (a, b).cmp(&(c, d))).map(|(_, _, rule)| rule)
 }
 
-/// The place of a pattern among those that match the path, if it matches.
+/// Returns the rank of a pattern, if it matches the path.
 fn specificity(pattern: &str, path: &str) -> Option<(u8, Reverse<usize>, Vec<u16>)> {
     const ONE: u16 = 256;
     const REST: u16 = 257;

@@ -1,10 +1,10 @@
 use foldhash::HashMap;
 
-/// Texts, each with its number. What is as long as none of them is not hashed.
+/// A map from text to number. A lookup only hashes texts with a known length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Literals {
     numbers: HashMap<String, usize>,
-    /// A bit for each length that one of them has; the last is of all that are as long or longer.
+    /// Bit set of the lengths. The last bit is for all longer texts.
     lengths: u64,
     longest: usize,
 }
@@ -29,7 +29,7 @@ impl Literals {
         self.lengths == 0
     }
 
-    /// The length of the longest text in bytes.
+    /// Returns the length of the longest text in bytes.
     pub(super) const fn longest(&self) -> usize {
         self.longest
     }

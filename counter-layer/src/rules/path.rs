@@ -1,20 +1,20 @@
-//! The one spelling of a path under which it is compared with patterns.
+//! Normalises paths for matching.
 
 use std::borrow::Cow;
 
-/// Paths with more bytes are compared with no pattern.
+/// Maximum length of a path to be matched.
 pub(super) const MAX_BYTES: usize = 8192;
 
-/// The reason why a text has no normal form.
+/// Error returned for a path that can't be normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// The `*` of `OPTIONS *`, the authority of a `CONNECT`, or an empty text.
+    /// The text is empty, `*` as in `OPTIONS *`, or the authority of a `CONNECT`.
     NotAPath,
-    /// A text with this many bytes.
+    /// The text has this number of bytes.
     TooLong(usize),
 }
 
-/// The path up to its query, in normal form; borrowed when it already is.
+/// Normalises the path up to the query. Returns a borrowed path if it is already normal.
 pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
     if raw.len() <= MAX_BYTES && is_plain(raw) {
         return Ok(Cow::Borrowed(raw));
@@ -32,7 +32,7 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
     for raw_segment in below_root.split('/') {
         let before = normal.len();
         normal.push('/');
-        // Parameters go before decoding: `%3B` is a character of the name, and `;` is not.
+        // Remove parameters before decoding, because `;` starts a parameter, but `%3B` is part of the name.
         write(raw_segment.split(';').next().unwrap_or_default(), &mut normal);
         trailing_slash = matches!(&normal[before..], "/" | "/." | "/..");
         if trailing_slash {
@@ -49,21 +49,20 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
     Ok(Cow::Owned(normal))
 }
 
-/// Spells every character of a text as normal paths do; `/` and dots stay.
+/// Encodes all characters like in a normal path, but keeps `/` and dots.
 pub(super) fn respell(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     write(text, &mut normal);
     normal
 }
 
-/// Returns `true` if a percent-encoding in the text is not written as normal paths write it.
+/// Returns `true` if the text contains a percent-encoding that is not allowed in a normal path.
 pub(super) fn is_misspelt(text: &str) -> bool {
     Spelling(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
 }
 
-/// Returns `true` if one look at every byte shows that the path is normal already, as that of nearly every
-/// request.
-// It goes on when it has seen that it is not: a branch for each byte takes longer than the rest of them.
+/// Returns `true` if a quick scan shows that the path is already normal, which is the common case.
+// This scans all bytes even if the result is known, because a branch per byte would be slower.
 fn is_plain(path: &str) -> bool {
     let (mut odd, mut before) = (0, 0);
     for byte in path.bytes() {
@@ -74,10 +73,10 @@ fn is_plain(path: &str) -> bool {
     odd == 0 && path.starts_with('/')
 }
 
-/// No normal path has it behind a slash.
+/// Not allowed after a slash in a normal path.
 const ODD_BEHIND_SLASH: u8 = 1;
 const SLASH: u8 = 2;
-/// A byte that needs a closer look.
+/// A byte that needs a closer check.
 const ODD: u8 = 4;
 
 const CLASSES: [u8; 256] = {
@@ -123,13 +122,13 @@ fn hex(digit: u8) -> char {
     char::from_digit(digit.into(), 16).map_or('0', |digit| digit.to_ascii_uppercase())
 }
 
-/// Reads a text byte by byte, through its percent-encodings.
+/// Iterates over the bytes of a text and decodes percent-encodings.
 struct Spelling<'a>(&'a [u8]);
 
 #[derive(Clone, Copy)]
 struct Character<'a> {
     byte: u8,
-    /// A normal path has the character percent-encoded.
+    /// This character must be percent-encoded in a normal path.
     encoded: bool,
     raw: &'a [u8],
 }
@@ -172,8 +171,8 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// The `pchar` of RFC 3986 without encodings, and the slash. A percent sign that begins no encoding is not
-/// among them: it could begin one with what is decoded after it.
+/// Returns `true` for a literal `pchar` (RFC 3986) and for the slash. A percent sign is only allowed as part
+/// of an encoding, because otherwise it could form a new encoding with the decoded characters that follow.
 const fn may_stand_in_a_path(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
@@ -193,18 +192,18 @@ mod tests {
             ("/articles/7", "/articles/7"),
             ("/articles/7/", "/articles/7/"),
             ("/-._~!$&'()*+,=:@", "/-._~!$&'()*+,=:@"),
-            // Path parameters are cut from every segment.
+            // Path parameters are removed from all segments.
             ("/a;jsessionid=1", "/a"),
             ("/a;x=1/b;y;z=2", "/a/b"),
             ("/a/;x", "/a/"),
             ("/;x/a", "/a"),
             ("/a%3Bx", "/a%3Bx"),
-            // Unreserved characters are decoded, once; others keep their encoding, in upper case.
+            // Unreserved characters are decoded once; other encodings are kept, in upper case.
             ("/%61%2D%7E", "/a-~"),
             ("/%2561", "/%2561"),
             ("/a%2fb", "/a%2Fb"),
             ("/a%2Fb", "/a%2Fb"),
-            // What may not stand in a path is the same as its encoding.
+            // A character that is not allowed in a path equals the encoding.
             ("/caf\u{e9}", "/caf%C3%A9"),
             ("/caf%c3%a9", "/caf%C3%A9"),
             ("/{id}|\"", "/%7Bid%7D%7C%22"),
@@ -212,15 +211,15 @@ mod tests {
             ("/%ff%FE", "/%FF%FE"),
             ("/100%", "/100%25"),
             ("/%zz%4", "/%25zz%254"),
-            // As it is, the first sign would make an encoding of what is decoded after it.
+            // If we kept the first percent sign, it would form an encoding with the decoded character.
             ("/%a%35", "/%25a5"),
             ("/%%34%31", "/%2541"),
-            // Slashes collapse before dots are resolved.
+            // Slashes are merged before dots are resolved.
             ("//", "/"),
             ("//a///b//", "/a/b/"),
             ("/a//../b", "/b"),
             ("/a/;x/../b", "/b"),
-            // Dots never climb above the root.
+            // Dots can't go above the root.
             ("/a/./b", "/a/b"),
             ("/a/.", "/a/"),
             ("/a/b/..", "/a/"),
@@ -231,7 +230,7 @@ mod tests {
             ("/a/..;x/b", "/b"),
             ("/a/...", "/a/..."),
             ("/.well-known/a", "/.well-known/a"),
-            // A query or a fragment is no part of a path.
+            // A query or fragment is not part of a path.
             ("/a?b=/c", "/a"),
             ("/a#b", "/a"),
         ] {

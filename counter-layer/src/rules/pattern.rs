@@ -3,7 +3,7 @@ use std::fmt;
 use super::error::PatternError;
 use super::path;
 
-/// The kinds of pattern, the first that matches decides.
+/// The pattern kinds, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PatternKind {
@@ -17,19 +17,19 @@ pub enum PatternKind {
     Extension,
 }
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// The pattern as it was given.
+    /// The pattern, as given.
     pub(super) text: String,
     pub(super) kind: PatternKind,
-    /// The part that tells it from others of its kind: a path, a template without the names of its
-    /// parameters, the path before `/*`, or an extension.
+    /// The key to compare patterns of this kind: a path, a template with generic parameter names, the path
+    /// before `/*`, or an extension.
     pub(super) key: String,
 }
 
 impl Pattern {
-    /// Understands the text, or gives it back with what is wrong with it.
+    /// Parses the text, or returns it with the error.
     pub(super) fn parse(text: String) -> Result<Self, (String, PatternError)> {
         match read(&text) {
             Ok((kind, key)) => Ok(Self { text, kind, key }),
@@ -81,7 +81,7 @@ fn read_extension(extension: &str) -> Result<String, PatternError> {
     spell(extension)
 }
 
-/// Appends a segment to the key, and leaves out the name of its parameter.
+/// Appends a segment to the key, with a generic parameter name.
 fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), PatternError> {
     let owned = || segment.to_owned();
     if segment.starts_with(':') {
@@ -129,7 +129,7 @@ fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), Pat
     Ok(())
 }
 
-/// The text as a normal path has it: what may not stand in a path is encoded.
+/// Encodes the text like in a normal path, i.e. with characters not allowed in a path encoded.
 fn spell(text: &str) -> Result<String, PatternError> {
     let normal = path::respell(text);
     if path::is_misspelt(text) {

@@ -2,9 +2,9 @@ use std::num::NonZeroU32;
 
 use http::Method;
 
-/// A counter and the patterns that feed it, for a [`RulesBuilder`](crate::RulesBuilder).
+/// A counter with its patterns, for a [`RulesBuilder`](crate::RulesBuilder).
 ///
-/// See [`Rules`](crate::Rules) for what a pattern is.
+/// See [`Rules`](crate::Rules) for the pattern syntax.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Rule {
@@ -16,7 +16,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Creates a rule for the counter of this name, as yet without a pattern.
+    /// Creates a rule for this counter name. You need to add a pattern.
     pub fn counter(name: impl Into<String>) -> Self {
         Self {
             counter: name.into(),
@@ -27,36 +27,36 @@ impl Rule {
         }
     }
 
-    /// Adds a pattern; a request that matches any of them matches the rule.
+    /// Adds a pattern. The rule matches requests that match any of the patterns.
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self
     }
 
-    /// Adds a method; without any, all methods match. `GET` takes `HEAD` with it, unless a rule names
-    /// `HEAD` for the same pattern.
+    /// Adds a method. By default all methods match. `GET` includes `HEAD`, but a rule with `HEAD` for the
+    /// same pattern takes precedence.
     pub fn method(mut self, method: Method) -> Self {
         self.methods.push(method);
         self
     }
 
-    /// Sets as how many requests each one counts. Default: 1.
+    /// Sets how often a request counts. Default: 1.
     ///
-    /// The weight holds for all counters of the request: that of the rule, `hits`, and those of the
-    /// [facets](crate::Facet), so that shares stay shares and each facet adds up to `hits`. In the ledger it weighs
-    /// among the hits, and is one of the requests.
+    /// The weight applies to all counters of the request, i.e. the rule counter, `hits`, and the
+    /// [facets](crate::Facet), so that shares stay correct and a facet adds up to `hits`. In the ledger, hits
+    /// are weighted, but requests are not.
     pub const fn weight(mut self, weight: NonZeroU32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Counts requests without their visitors, also under `hits`.
+    /// Disables visitors for these requests, in `hits` too.
     pub const fn without_visitors(mut self) -> Self {
         self.visitors = false;
         self
     }
 
-    /// Returns `true` if the rule names that method.
+    /// Returns `true` if this method was added to the rule.
     pub(super) fn names(&self, method: &Method) -> bool {
         self.methods.contains(method)
     }

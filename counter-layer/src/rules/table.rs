@@ -3,19 +3,19 @@ use matchit::Router;
 use crate::rules::literals::Literals;
 use crate::rules::pattern::{Pattern, PatternKind};
 
-/// Patterns by what finds them, each with its number.
+/// Pattern numbers, indexed by pattern kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     exact: Literals,
     templates: Router<usize>,
-    /// The templates by their keys, since the router does not tell which one a new one competes with.
+    /// The keys of the templates, because the router does not report the template that causes a conflict.
     template_keys: Literals,
     prefixes: Literals,
     extensions: Literals,
 }
 
 impl Table {
-    /// Adds a pattern, or tells which one matches the same paths with the same right.
+    /// Adds a pattern, or returns the number of a pattern of equal rank that matches the same paths.
     pub(super) fn insert(&mut self, pattern: &Pattern, number: usize) -> Result<(), usize> {
         if let Some(holder) = self.holder(pattern) {
             return Err(holder);
@@ -35,7 +35,7 @@ impl Table {
         Ok(())
     }
 
-    /// The number of the pattern that differs in the names of parameters at most.
+    /// Returns the number of an equal pattern, ignoring parameter names.
     pub(super) fn holder(&self, pattern: &Pattern) -> Option<usize> {
         let patterns = match pattern.kind {
             PatternKind::Exact => &self.exact,
@@ -46,7 +46,7 @@ impl Table {
         patterns.get(&pattern.key)
     }
 
-    /// The pattern that decides about a normal path.
+    /// Returns the number of the best match for a normal path.
     pub(super) fn find(&self, path: &str) -> Option<usize> {
         self.exact
             .get(path)
@@ -56,7 +56,7 @@ impl Table {
     }
 
     fn find_template(&self, path: &str) -> Option<usize> {
-        // An empty router would make room for parameters all the same.
+        // Even an empty router would need to allocate some space for parameters.
         if self.template_keys.is_empty() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Table {
         if self.prefixes.is_empty() {
             return None;
         }
-        // Begins no deeper than the deepest pattern: a long path must not be hashed once a slash.
+        // Start at the length of the longest prefix, to avoid hashing a long path for each slash.
         let mut head = match path.as_bytes().get(..=self.prefixes.longest()) {
             None => path,
             Some(start) => &path[..last(start, b'/')?],
@@ -89,7 +89,7 @@ impl Table {
         self.extensions.get(extension)
     }
 
-    /// The first of the templates that the router cannot hold together with this one.
+    /// Returns the first template that conflicts with this key.
     fn rival(&self, key: &str) -> Option<usize> {
         let rivals = self.template_keys.iter().filter(|(other, _)| {
             let mut both = Router::new();
@@ -99,7 +99,8 @@ impl Table {
     }
 }
 
-/// The last place of that byte. Segments are short: a search made for long texts takes longer.
+/// Returns the last position of this byte. Segments are short, so this is faster than a search optimized for
+/// long texts.
 fn last(text: &[u8], byte: u8) -> Option<usize> {
     text.iter().rposition(|other| *other == byte)
 }

@@ -84,7 +84,7 @@ fn each_kind_matches_what_it_says() {
             ("/by-ann", Some("last")),
             ("/by-", None),
             ("/by-ann/books", Some("inside")),
-            // The router of axum does the same.
+            // This is the same in the axum router.
             ("/by-/books", Some("inside")),
         ],
     );

@@ -1,4 +1,5 @@
-//! Counts the records of Kafka topics: each record once, whatever consumers, brokers and the store go through.
+//! The `consume` command: counts records of Kafka topics exactly once, even if consumers, brokers or the
+//! store fail.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -20,44 +21,47 @@ use super::summary::Summary;
 use super::target::Target;
 use crate::flags::clock;
 
-/// Counts the records of Kafka topics; records that were counted before are not counted again.
+/// Count records of Kafka topics. Each record is only counted once.
 ///
-/// A record is a JSON object such as {"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}, of which n and visitor
-/// may be missing, or a request such as {"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":
-/// "192.0.2.1","user_agent":"curl/8","time":0.012,"body":0.02,"size":512}, of which path and at have to be there, and which
-/// goes through the rules.
+/// A record is a JSON object such as {"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}, where n and
+/// visitor are optional, or a request such as
+/// {"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":
+/// "192.0.2.1","user_agent":"curl/8","time":0.012,"body":0.02,"size":512}, where only path and at are
+/// required. Rules apply to requests.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// Brokers to begin with, such as kafka-1:9092,kafka-2:9092.
+    /// Initial brokers, e.g. kafka-1:9092,kafka-2:9092.
     #[arg(long, value_name = "BROKERS")]
     kafka: String,
-    /// Topic whose records are counted; may be repeated.
+    /// Topic to count. Can be repeated.
     #[arg(long = "topic", required = true, value_name = "T")]
     topics: Vec<String>,
-    /// Consumer group, whose members share the partitions.
+    /// Consumer group. Partitions are distributed among the members of the group.
     #[arg(long, value_name = "G")]
     group: String,
     #[command(flatten)]
     target: Target,
-    /// Place where a topic begins that was never counted.
+    /// Where to start in a topic that has not been counted before.
     #[arg(long, value_enum, default_value_t = Begin::Earliest)]
     from: Begin,
-    /// End when all partitions of this member were read to their ends.
+    /// Exit when all partitions of this member have been read to the end.
     #[arg(long)]
     until_end: bool,
-    /// Name of the cluster, instead of the id that its brokers tell; a topic that was created again needs another one.
+    /// Cluster name, to be used instead of the cluster id of the brokers. You must choose a new name if a
+    /// topic is deleted and created again.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Id under which this member keeps its partitions over a restart; no two members may have the same.
+    /// Id that allows this member to keep the partitions across a restart. It must be unique within the
+    /// group.
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
-    /// Seconds after which the group takes the partitions of a silent member.
+    /// Seconds after which the partitions of an unresponsive member are reassigned.
     #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "S")]
     session_timeout: Duration,
-    /// Largest number of records between two commits.
+    /// Maximum number of records between commits.
     #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "N")]
     commit_records: NonZeroU32,
-    /// Further setting of librdkafka, such as security.protocol=ssl; may be repeated.
+    /// Additional librdkafka setting, e.g. security.protocol=ssl. Can be repeated.
     #[arg(long = "set", value_parser = setting, value_name = "NAME=VALUE")]
     set: Vec<(String, String)>,
 }
@@ -82,7 +86,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         _ = terminate.recv() => return Ok(()),
     };
     let sources = counters.sources();
-    // Before anything is counted: visitors have to be told apart in every bucket.
+    // This must be checked before we count anything: visitors must have the same id within a bucket.
     sources.check_salt()?;
     let mut consumers = Vec::new();
     for topic in &settings.topics {
@@ -93,7 +97,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         let mut stopped = stop.subscribe();
         let ended = consumer.run(async move { drop(stopped.wait_for(|stop| *stop).await) }).await;
         if ended.is_err() {
-            // The others count what they have read.
+            // The other consumers should still count the records that they have read.
             stop.send_replace(true);
         }
         ended
@@ -119,10 +123,10 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the number of offsets before those at which the partitions were opened. Where compaction and transactions
-/// leave gaps, there were less records.
+/// Returns the number of records that were counted before this run. However, this is based on offsets, so it
+/// is too high if compaction or transactions leave gaps.
 fn counted_before(sources: &Sources) -> u64 {
-    // One remembers that a topic was begun at its end, and has no records.
+    // This source only marks that a topic was started at the end. It does not have records.
     let statuses = sources.statuses().into_iter().filter(|status| !status.name.ends_with(":begun"));
     statuses.map(|status| status.opened).sum()
 }
@@ -148,13 +152,13 @@ fn consumer(
         builder = builder.cluster(cluster);
     }
     if let Some(id) = &settings.instance_id {
-        // Each topic has a member of its own.
+        // The id must be unique because each topic has a separate consumer.
         builder = builder.instance_id(&format!("{id}-{topic}"));
     }
     for (name, value) in &settings.set {
         builder = builder.setting(name, value);
     }
-    // The address in a record is that of the client.
+    // The address in a record already is the client address.
     let client = Identity::peer();
     let mut requests = LogCounter::new(&settings.target.layer(counters, client)?);
     let recorder = counters.recorder();

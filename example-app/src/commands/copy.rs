@@ -1,4 +1,4 @@
-//! The store of a dump.
+//! Options and helpers for dumps.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,20 +9,20 @@ use counter_core::{AnyStore, Counters};
 
 use crate::flags::{grid, store};
 
-/// The flags that `dump` and `restore` share.
+/// Options that are shared by `dump` and `restore`.
 #[derive(Debug, Args)]
 pub(crate) struct Copied {
     #[command(flatten)]
     store: store::Settings,
     #[command(flatten)]
     grid: grid::Settings,
-    /// Copy distributions, too, which a site keeps with the same flag.
+    /// Also copy distributions. Use this if the site runs with --distributions.
     #[arg(long, env)]
     distributions: bool,
 }
 
 impl Copied {
-    /// The store, for its unique counters, and the visits over it.
+    /// Opens the store, which is needed for unique counters, and builds the counters.
     pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
         let store = self.store.open().await?.store;
         let mut counters = Counters::builder(store.clone());
@@ -33,7 +33,7 @@ impl Copied {
     }
 }
 
-/// Returns whether a file of this name is compressed by gzip.
+/// Returns whether this is the name of a gzip file.
 pub(crate) fn is_compressed(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "gz")
 }

@@ -1,4 +1,4 @@
-//! Writes everything that a store has of visits and unique counters into a file.
+//! The `dump` command: writes all visits and unique counters of a store to a file.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,18 +17,18 @@ use super::copy::{Copied, is_compressed};
 use super::progress;
 use crate::patience::Patience;
 
-/// Writes the counts of a store, its visitors, its lifetimes and its unique counters as lines of JSON, which `restore` adds
-/// to any store.
+/// Write the counts, visitors, lifetime totals and unique counters of a store as JSON lines. Use `restore` to
+/// add them to any store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// File to write, compressed by gzip if its name ends in .gz; `-` is the standard output.
+    /// File to write, or `-` for the standard output. It will be compressed if the name ends in .gz.
     #[arg(default_value = "-", value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     store: Copied,
 }
 
-/// The line at the end.
+/// Summary that is printed at the end.
 #[derive(Debug, Serialize)]
 struct Summary {
     #[serde(flatten)]
@@ -45,7 +45,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let bar = progress::writing(file);
     let (mut unique, mut visits) = (UniqueDump::new(store), counters.stats().dump());
     let (mut patience, mut lines) = (Patience::default(), 0);
-    // Visits come last: their last line is the end of the file.
+    // Visits must be written last, because they end with a line that marks the end of the file.
     loop {
         let line = match unique.next().await {
             Ok(None) => visits.next().await,
@@ -99,7 +99,7 @@ impl Output {
         })
     }
 
-    /// Sees that everything is in the file, and the file on the disk.
+    /// Flushes all data to the file, and syncs the file to disk.
     fn end(self) -> io::Result<()> {
         let mut writer = match self {
             Self::Plain(writer) => writer,

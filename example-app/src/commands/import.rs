@@ -1,4 +1,5 @@
-//! Counts access logs: each line once, however often the program is started and wherever it is killed.
+//! The `import` command: counts access logs. Each line is counted exactly once, even if the program is
+//! restarted or killed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
@@ -23,51 +24,54 @@ use super::summary::Summary;
 use super::target::Target;
 use crate::flags::store::in_full;
 
-/// Counts the lines of access logs as requests; lines that were counted before are not counted again.
+/// Count the requests in access logs. Each line is only counted once, even if you import the same file again.
 ///
-/// Requests of days that the store no longer keeps, which are 120, are expired: only lifetimes count them, also where the site has an archive, which is copied from the store.
+/// The store keeps 120 days. Older requests are only added to the lifetime totals. This is also true if the
+/// site has an archive, because the archive is a copy of the store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// Files to count, also compressed by gzip; `-` is the standard input, which needs --name.
+    /// Files to count. They can be compressed with gzip. Use `-` for the standard input, which also requires
+    /// --name.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Format: common, combined, vhost_combined, main, w3c, caddy, nginx, or a pattern in the words of Apache's LogFormat; without it, the first lines decide.
+    /// Log format: common, combined, vhost_combined, main, w3c, caddy, nginx, or a pattern in the syntax of
+    /// Apache's LogFormat. By default, it is detected from the first lines.
     #[arg(long, value_name = "F")]
     format: Option<Format>,
-    /// Go on with what is appended to the files, also over rotations, until the program is told to stop.
+    /// Keep running, and count new lines as they are added. This also works across log rotation.
     #[arg(long)]
     follow: bool,
-    /// Number of trusted proxies that have appended to the X-Forwarded-For of the log.
+    /// Number of trusted proxies that have appended to X-Forwarded-For in the log.
     #[arg(long, default_value_t = 0, value_name = "N")]
     trust_hops: usize,
     #[command(flatten)]
     target: Target,
-    /// Name of the logs, such as that of the server which wrote them; two servers need two names. Default: log.
+    /// Name for these logs, e.g. the server name. You need a different name for each server. Default: log.
     #[arg(long)]
     name: Option<String>,
 }
 
-/// The name of logs that are given none.
+/// Default name for logs.
 const NAME: &str = "log";
 
-/// The file that is the standard input.
+/// File name for the standard input.
 const INPUT: &str = "-";
 
-/// The time between two looks at files that are followed.
+/// Interval at which files are checked for new lines.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The time between two questions to the store about logs that are quiet: what it has lost is to be counted again
-/// although nothing comes.
+/// Interval at which we verify the positions in the store. If the store has lost data, lines must be counted
+/// again even if the log does not grow.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// The time that the store has for what was read last, and the time between two attempts.
+/// Time to send the remaining lines on shutdown, and the delay between attempts.
 const CLOSE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of parts of logs that wait to be read; each may be a file that is deleted and still open.
+/// Maximum number of queued log parts. Each can hold a deleted file open.
 const MAX_QUEUE: usize = 256;
 
-/// The bytes of which a format is found out.
+/// Number of bytes to read to detect the format.
 const BEGINNING: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
@@ -78,12 +82,14 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
                 "the standard input cannot be followed: it is read to its end without --follow".into()
             );
         }
-        // Nothing else tells it from another: what is as long as one that was counted would be taken for that.
+        // The standard input does not have a fingerprint. Without a name, we would confuse it with a
+        // different input.
         if settings.name.is_none() {
             return Err("the standard input needs a --name of its own".into());
         }
     }
-    // From the beginning: one that is told to stop before it has connected ends as others do.
+    // We install the signal handlers first, so that the program can also be stopped while it connects to the
+    // store.
     let mut stop = settings.follow.then(stop_signals).transpose()?;
     let (store, counters) = match &mut stop {
         Some([interrupt, terminate]) => tokio::select! {
@@ -109,7 +115,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the store as soon as it answers: a log that is followed waits for it.
+/// Opens the store, and retries while it is unavailable. Used to follow logs.
 async fn open_when_there(target: &Target) -> Result<(AnyStore, Counters), Box<dyn Error>> {
     loop {
         match target.open().await {
@@ -124,44 +130,45 @@ fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
     error.is_some_and(|error| *error.kind() == ErrorKind::Unavailable)
 }
 
-/// The signals that tell the program to stop.
+/// Returns the signals that stop the program.
 fn stop_signals() -> io::Result<[Signal; 2]> {
     Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
 }
 
-/// The logs of one name.
+/// Logs with the same name.
 struct Logs {
     sources: Sources,
     layer: AccessCounterLayer,
     format: Option<Format>,
     name: String,
-    /// The logs that were counted under this name, whose lines must not count again as a part of another log.
+    /// Index of the logs that were counted with this name. Used to reject a log that contains lines of a
+    /// different log.
     index: LogIndex,
     already_counted: u64,
-    /// The logs that are followed.
+    /// Logs that we follow.
     open: HashMap<Fingerprint, Open>,
-    /// Logs that are not counted, since their lines were counted before.
+    /// Logs that are skipped because the lines have already been counted.
     refused: HashSet<Fingerprint>,
 }
 
-/// A log that is followed.
+/// A log that we follow.
 struct Open {
     source: Source,
-    /// Marks that the index does not have yet.
+    /// Marks that are not in the index yet.
     marks: Marks,
 }
 
-/// The import of the parts of one log.
+/// Imports the parts of a log.
 struct Reader {
     format: Format,
     import: Import,
 }
 
-/// The files that are followed, and the parts of them that are to be read.
+/// Files that we follow, and the parts that need to be read.
 struct Watch<'a> {
     files: &'a [PathBuf],
     followers: Vec<Follower>,
-    /// Each with the place of its file.
+    /// Parts with the index of their file.
     queue: VecDeque<(usize, Grown)>,
 }
 
@@ -230,7 +237,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Counts the files, and the lines that are added to them, until a signal stops the program.
+    /// Counts the files and any lines that are added, until a signal stops the program.
     async fn follow(
         &mut self,
         files: &[PathBuf],
@@ -242,7 +249,7 @@ impl Logs {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        // The next import reads the files that still exist.
+        // If a file still exists, it will be read by the next import.
         for (_, gone) in watch.queue.iter().filter(|(_, grown)| grown.is_gone()) {
             self.lose(gone);
         }
@@ -257,7 +264,8 @@ impl Logs {
             let mut failed = Vec::new();
             while let Some((place, grown)) = watch.queue.front().cloned() {
                 let mut counting = pin!(self.count_grown(&mut readers[place], &grown));
-                // Files may be rotated and deleted while the store is away.
+                // Files might be rotated and deleted while the store is unavailable, so we need to continue
+                // to poll.
                 let counted = loop {
                     tokio::select! {
                         counted = &mut counting => break counted,
@@ -291,7 +299,7 @@ impl Logs {
         let Reader { format, import } = match reader {
             Some(reader) => reader,
             None => {
-                // The part may be in another file by now.
+                // This part may have been moved to a different file.
                 let Some(file) = grown.open()? else { return Ok(()) };
                 reader.insert(self.reader(file)?)
             }
@@ -321,10 +329,10 @@ impl Logs {
         Ok(())
     }
 
-    /// Reports the lines of a part that was deleted before it was read.
+    /// Reports lines that were deleted before they were read.
     fn lose(&mut self, gone: &Grown) {
         let file = gone.path().display();
-        // The position is one in the text, and the length is that of the file.
+        // We can't compare these: the position is in the decompressed text, but the length is the file size.
         if gone.path().extension().is_some_and(|extension| extension == "gz") {
             return;
         }
@@ -341,7 +349,7 @@ impl Logs {
         }
     }
 
-    /// Checks that the store still has all counts. Logs that it has lost counts of are read again.
+    /// Verifies the counts in the store. If the store has lost counts of a log, the log will be read again.
     async fn check(&mut self, followers: &mut [Follower]) {
         self.note_marks().await;
         self.open.retain(|log, _| followers.iter().any(|follower| follower.has(*log)));
@@ -352,13 +360,13 @@ impl Logs {
                     tracing::info!(source = %source.name(), position = source.position(), "the store is at another position");
                     followers.iter_mut().for_each(|follower| follower.again(*log));
                 }
-                // Those of the others are asked about when it is back.
+                // The remaining logs are checked when the store is available again.
                 Err(error) => return tracing::warn!(%error, "the store does not say what it has counted"),
             }
         }
     }
 
-    /// Notes in the index what was counted.
+    /// Writes the new marks to the index.
     async fn note_marks(&mut self) {
         for Open { source, marks } in self.open.values_mut().filter(|open| !open.marks.is_empty()) {
             match self.index.note(source.name(), marks).await {
@@ -368,11 +376,12 @@ impl Logs {
         }
     }
 
-    /// Sends the lines that were read before the program was stopped.
+    /// Sends lines that were read before shutdown.
     async fn close(&mut self) {
         let closing = async {
             for Open { source, .. } in self.open.values_mut() {
-                // Where another import is ahead, it goes on from there.
+                // This fails if another import is ahead. In this case, the source continues from the position
+                // of that import.
                 while source.close().await.is_err() {
                     sleep(PAUSE).await;
                 }
@@ -384,7 +393,7 @@ impl Logs {
         }
     }
 
-    /// Creates the import of a log whose format is that of this file, unless a format is set.
+    /// Creates an import for a log. The format is detected from this file if it is not set.
     fn reader(&self, file: LogFile) -> Result<Reader, Box<dyn Error>> {
         let format = match &self.format {
             Some(format) => format.clone(),
@@ -408,11 +417,11 @@ impl<'a> Watch<'a> {
         Self { files, followers: files.iter().map(Follower::new).collect(), queue: VecDeque::new() }
     }
 
-    /// Adds the files that have grown to the queue. A file in the queue can be read even if it is deleted.
+    /// Adds new parts to the queue. Queued files can be read even if they are deleted.
     fn poll(&mut self) -> Result<(), String> {
         for (place, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
             for grown in follower.poll().map_err(|error| format!("{}: {error}", file.display()))? {
-                // The first in the queue may be under way.
+                // We must not replace the front of the queue, because it might be in use.
                 let is_same = |(_, queued): &(usize, Grown)| {
                     queued.fingerprint() == grown.fingerprint() && queued.path() == grown.path()
                 };
@@ -430,7 +439,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// A server may be about to write the rest of it.
+/// Warns that the last line is incomplete, because the server might still be writing it.
 fn warn_of_unfinished_line(file: &Path) {
     tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
 }

@@ -1,11 +1,11 @@
-//! The progress of what reads or writes a file, on a terminal.
+//! Progress bars for terminals.
 
 use std::io::{self, IsTerminal, stderr};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar of the bytes of a file that is read; of a compressed file nothing tells how many there are.
+/// Returns a progress bar for a file that is read. If the file is compressed, the total is not known.
 pub(crate) fn reading(file: &Path, is_compressed: bool) -> io::Result<ProgressBar> {
     if is_compressed {
         return Ok(writing(file));
@@ -18,7 +18,7 @@ pub(crate) fn reading(file: &Path, is_compressed: bool) -> io::Result<ProgressBa
     Ok(bar.with_style(style).with_message(file.display().to_string()))
 }
 
-/// The bytes until now, of a file whose length is not known.
+/// Returns a byte counter for a file of unknown size.
 pub(crate) fn writing(file: &Path) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

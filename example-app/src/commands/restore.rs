@@ -1,4 +1,5 @@
-//! Adds what a dump has to a store: everything counts once, however often the program is started and wherever it is killed.
+//! The `restore` command: adds a dump to a store. Everything is added exactly once, even if the program is
+//! restarted or killed.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,17 +18,17 @@ use super::copy::{Copied, is_compressed};
 use super::progress;
 use crate::patience::Patience;
 
-/// Adds what `dump` wrote to a store; what was added by an earlier restore of the same dump is not added again.
+/// Add a dump to a store. Each part is only added once, even if you restore the same dump again.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// File to read, compressed by gzip if its name ends in .gz; `-` is the standard input.
+    /// File to read, or `-` for the standard input. It will be decompressed if the name ends in .gz.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     store: Copied,
 }
 
-/// The line at the end.
+/// Summary that is printed at the end.
 #[derive(Debug, Serialize)]
 struct Summary {
     counters: u64,
@@ -45,7 +46,7 @@ struct Summary {
     seconds: f64,
 }
 
-/// Unique counters at the end.
+/// Summary of unique counters.
 #[derive(Debug, Serialize)]
 struct Unique {
     counters: u64,
@@ -65,7 +66,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (mut patience, mut line) = (Patience::default(), Vec::new());
     loop {
         line.clear();
-        // One more than the longest, so that it is seen to be too long.
+        // We read beyond the maximum so that lines that are too long can be rejected.
         input
             .by_ref()
             .take(Restore::MAX_LINE as u64 + 3)
@@ -146,7 +147,7 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
     }
 }
 
-/// Waits for a store that is away.
+/// Waits if the store is unavailable. Returns other errors.
 async fn bear(error: RestoreError, patience: &mut Patience) -> Result<(), RestoreError> {
     match error {
         RestoreError::Store(error) => Ok(patience.bear(error).await?),
@@ -154,7 +155,7 @@ async fn bear(error: RestoreError, patience: &mut Patience) -> Result<(), Restor
     }
 }
 
-/// Waits for a store that is away.
+/// Waits if the store is unavailable. Returns other errors.
 async fn bear_unique(error: UniqueRestoreError, patience: &mut Patience) -> Result<(), UniqueRestoreError> {
     match error {
         UniqueRestoreError::Store(error) => patience.bear(error).await.map_err(UniqueRestoreError::Store),

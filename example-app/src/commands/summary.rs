@@ -1,11 +1,11 @@
-//! The line at the end of an import, and of a consumer.
+//! Summary of an import or a consumer.
 
 use std::time::Duration;
 
 use counter_core::source::Sources;
 use serde::Serialize;
 
-/// What was read, by what became of it.
+/// Number of records by outcome, printed at the end.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Summary {
     read: u64,
@@ -20,21 +20,22 @@ pub(crate) struct Summary {
     seconds: f64,
 }
 
-/// Hits of the records that were read, by where they are. A record makes one for each counter and label.
+/// Number of hits by state. A record results in a hit per counter and label.
 #[derive(Debug, Default, Serialize)]
 struct Hits {
     applied: u64,
-    /// Hits that no bucket keeps any more: only lifetimes count them.
+    /// Hits that are older than all buckets. These are only added to the lifetime totals.
     expired: u64,
-    /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
+    /// Hits that were rejected because they are more than 25 hours ahead of the store clock.
     ahead: u64,
     refused: u64,
-    /// Hits that the store did not confirm. Their records were read again, or the next run reads them.
+    /// Hits that were not confirmed by the store. The records were either read again, or will be read by the
+    /// next run.
     returned: u64,
 }
 
 impl Summary {
-    /// Adds up the sources, and the records that were counted before the sources were opened.
+    /// Sums up the sources, and adds the records that were counted before the sources were opened.
     pub(crate) fn new(sources: &Sources, already_counted: u64, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64();
         let mut summary = Self { read: already_counted, already_counted, seconds, ..Self::default() };
@@ -58,7 +59,7 @@ impl Summary {
         summary
     }
 
-    /// Logs a warning if some of the hits are in no bucket.
+    /// Logs a warning if hits were not added to a bucket.
     pub(crate) fn warn(&self) {
         let Hits { expired, ahead, refused, .. } = self.hits;
         if expired > 0 {

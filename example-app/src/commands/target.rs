@@ -1,4 +1,4 @@
-//! The store and the rules by which the requests of logs and topics are counted.
+//! Store and rules for requests from logs and topics.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
 use crate::flags::{grid, labels, store};
 
-/// The flags that `import` and `consume` share.
+/// Options that are shared by `import` and `consume`.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// File with rules as JSON: the counters of paths.
+    /// JSON file with rules that map paths to counters.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Template that is a counter, such as /articles/{id}; may be repeated.
+    /// Path template to use as a counter, e.g. /articles/{id}. Can be repeated.
     #[arg(long = "route", value_name = "TEMPLATE")]
     routes: Vec<String>,
     #[command(flatten)]
     store: store::Settings,
     #[command(flatten)]
     grid: grid::Settings,
-    /// Keep distributions, too, as a site keeps them with the same flag, of what is told here.
+    /// Also record distributions. Use this if the site runs with --distributions.
     #[arg(long, env)]
     distributions: bool,
     #[command(flatten)]
     labels: labels::Labels,
-    /// Secret under which visitors are hashed, the same as that of the site.
+    /// Secret for hashing visitors. It must be the same as on the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(crate) secret: Option<Secret>,
 }
@@ -39,7 +39,7 @@ impl Target {
         Ok(self.open().await?.1)
     }
 
-    /// The store, and the visits over it.
+    /// Opens the store and builds the counters.
     pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
         let store = self.store.open().await?.store;
         let mut counters = Counters::builder(store.clone());
@@ -53,7 +53,7 @@ impl Target {
         Ok((store, counters))
     }
 
-    /// The layer as the site has it, whose requests are counted from elsewhere.
+    /// Builds a layer with the same settings as the site. It is only used to count records.
     pub(crate) fn layer(
         &self,
         counters: &Counters,
@@ -84,7 +84,7 @@ fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dy
         None => Rules::builder(),
     };
     for route in routes {
-        // As a template of axum, a slash alone is the home page.
+        // In axum, the home page is `/`, but in a rule it is the empty pattern.
         let pattern = if route == "/" { "" } else { route };
         rules = rules.rule(Rule::counter(route.clone()).pattern(pattern));
     }

@@ -1,18 +1,18 @@
-//! Times of day, offsets from UTC and durations, in the usual notation.
+//! Parsers for times of day, UTC offsets and durations.
 
 use std::time::Duration;
 
-/// Reads a time of day such as `04:00`, in seconds after midnight.
+/// Parses a time of day, e.g. `04:00`, and returns the seconds since midnight.
 pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
     hours_and_minutes(text, 23).ok_or_else(|| "a time of day, such as 04:00 or 23:30".to_owned())
 }
 
-/// Reads an offset such as `+05:30`, in seconds; at most 14 hours and 59 minutes.
+/// Parses a UTC offset, e.g. `+05:30`, and returns it in seconds. The maximum is 14 hours and 59 minutes.
 pub(crate) fn utc_offset(text: &str) -> Result<i32, String> {
     offset(text).ok_or_else(|| "hours and minutes ahead of UTC, such as +01:00 or -05:30".to_owned())
 }
 
-/// Reads a number of seconds.
+/// Parses a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1 or 0.25".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
@@ -28,7 +28,7 @@ fn offset(text: &str) -> Option<i32> {
     }
 }
 
-/// Reads two times two digits, in seconds.
+/// Parses `HH:MM`, and returns it in seconds.
 fn hours_and_minutes(text: &str, most_hours: u32) -> Option<u32> {
     let (hours, minutes) = text.split_once(':')?;
     Some(number(hours, most_hours)? * 3600 + number(minutes, 59)? * 60)

@@ -1,4 +1,4 @@
-//! The buckets that are kept: those of the flags, or those of the store.
+//! Bucket settings, either from the command line or from the store.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -13,35 +13,42 @@ use tokio::time::timeout;
 use super::clock;
 use crate::patience::Patience;
 
-/// The flags about buckets, which are the same for all commands.
+/// Bucket options, which are the same for all commands.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed, unless --time-zone is set. Default: that of the store, and +00:00 for a new one.
+    /// UTC offset of the site, e.g. +01:00 or -05:30. Days start at midnight with this offset. It does not
+    /// follow daylight saving time, see --time-zone. Default: the offset of the store, or +00:00 for a new
+    /// store.
     #[arg(long, env, value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: Option<i32>,
-    /// Time zone of the days of the dashboard, such as Europe/Berlin: they follow summer time, and hours are kept for as long as days. Set --utc-offset to the zone's standard time as well, so that visitors are told apart by nearly the same days.
+    /// Time zone of the dashboard, e.g. Europe/Berlin. Days will follow daylight saving time. This keeps
+    /// hours for as long as days. You should also set --utc-offset to the standard time of the zone, because
+    /// unique visitors are counted by the days of --utc-offset.
     #[arg(long, env, value_name = "ZONE")]
     pub(crate) time_zone: Option<String>,
-    /// Replace the buckets of a store that was filled with another --utc-offset or --time-zone. What it has in other buckets is no longer shown; without this flag such a store is refused.
+    /// Change the buckets of a store that was created with a different --utc-offset or --time-zone. Counts in
+    /// other buckets will not be shown any more. Without this option, such a store is rejected.
     #[arg(long)]
     change_grid: bool,
 }
 
-/// The hours of a day.
+/// Hours per day.
 const HOURS: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
 
-/// The longest offset ahead of UTC, in seconds.
+/// Upper bound for UTC offsets in seconds.
 const MAX_AHEAD: i32 = 15 * 3600;
 
-/// The time for which a server waits for its store at the start. It serves without it.
+/// Time to wait for the store at startup. After this, the server starts without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Settings {
-    /// Builds counters with the buckets of these flags, or, without them, of the store, which is waited for.
+    /// Builds counters with the buckets of these options. If no option is set, the buckets of the store are
+    /// used. This waits for the store to become available.
     ///
     /// # Errors
-    /// When the store keeps other buckets, or does not answer for a minute.
+    ///
+    /// Returns an error if the store uses different buckets, or if it does not respond for a minute.
     pub(crate) async fn build(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
         let mut patience = Patience::default();
         loop {
@@ -53,11 +60,12 @@ impl Settings {
         }
     }
 
-    /// Builds counters as [`build`](Self::build) does; if the store does not answer soon, the health says later whether it
-    /// keeps other buckets.
+    /// Like [`build`](Self::build), but only waits for a few seconds. If the store does not respond, a
+    /// mismatch will be reported in the health status.
     ///
     /// # Errors
-    /// When the store keeps other buckets.
+    ///
+    /// Returns an error if the store uses different buckets.
     pub(crate) async fn build_in_time(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
         match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
             Ok(Ok(counters)) => Ok(counters),
@@ -93,7 +101,7 @@ impl Settings {
     }
 }
 
-/// Returns by how many seconds the clocks of a site are ahead of UTC whose days are these.
+/// Returns the UTC offset in seconds of a site with these days.
 pub(crate) fn utc_offset(grid: &Grid) -> i32 {
     let day = grid.counts.of_width(86_400).map_or(0, |kept| kept.precision.offset()).cast_signed();
     let ahead = 86_400 - day;
@@ -104,7 +112,8 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
     }
 }
 
-/// The usual precisions, with hours for as long as days: days of a time zone are sums of them.
+/// Returns the default precisions, but keeps hours for as long as days. This is needed because the days of a
+/// time zone are sums of hours.
 fn with_hours_of_all_days() -> Precisions {
     let kept = Precisions::default();
     let longer = |kept: Retention| match kept.precision.as_seconds() {
@@ -114,7 +123,7 @@ fn with_hours_of_all_days() -> Precisions {
     Precisions::new(kept.iter().map(longer)).expect("as many as before")
 }
 
-/// The reason why no counters were built.
+/// Reason why the counters can't be built.
 enum Failure {
     Settings(Box<dyn Error>),
     Store(counter_core::Error),

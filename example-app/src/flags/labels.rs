@@ -1,22 +1,23 @@
-//! The choice of labels: what requests have in common beside their pages.
+//! Label options.
 
 use clap::Args;
 use counter_core::visits::LabelError;
 use counter_layer::{AccessCounterLayer, Label};
 
-/// The flags of labels.
+/// Options for labels.
 #[derive(Debug, Args)]
 pub(crate) struct Labels {
-    /// Count where requests come from: referring sites, campaigns, devices, browsers and languages.
+    /// Count requests by referring site, campaign, device, browser and language.
     #[arg(long, env)]
     labels: bool,
-    /// Host of the site itself, whose pages are no referrers, with all hosts below it; may be repeated.
+    /// Host of this site. Links from this host and from subdomains are not counted as referrers. Can be
+    /// repeated.
     #[arg(long = "own-host", env = "OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<String>,
 }
 
 impl Labels {
-    /// Counts them by this layer, where that is chosen.
+    /// Adds the labels to the layer if they are enabled.
     pub(crate) fn choose(&self, layer: AccessCounterLayer) -> Result<AccessCounterLayer, LabelError> {
         if !self.labels {
             return Ok(layer);

@@ -1,4 +1,4 @@
-//! The store that the program keeps its counts in and the one of its archive, chosen by their addresses.
+//! Opens the store and the archive based on URLs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf, absolute};
@@ -11,47 +11,53 @@ use counter_core::stores::Namespace;
 use counter_core::{AnyStore, ErrorKind, MemoryStore, RedisStore, SqlStore};
 use tokio::time::timeout;
 
-/// The store where no other is asked for: a file in the working directory.
+/// Default store: a file in the working directory.
 const DEFAULT: &str = "sqlite:access-counter.db";
 
-/// The time for which the archive is waited for at the start.
+/// Time to wait for the archive at startup.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
-/// The place of counts that end with the process.
+/// Description of a store in memory.
 const IN_MEMORY: &str = "in this process, and end with it";
 
-/// Where the counts are kept.
+/// Store options.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Store of the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379, redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or memory: (or sqlite::memory:) for counts that end with the process. Default: sqlite:access-counter.db, which is created in the working directory.
+    /// Store for the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379,
+    /// redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or
+    /// memory: (or sqlite::memory:) for counts that are lost on exit. Default: sqlite:access-counter.db, a
+    /// file in the working directory.
     #[arg(long, visible_alias = "redis", env = "STORE_URL", hide_env_values = true, value_name = "URL")]
     store: Option<String>,
-    /// Address of a Redis, where no store is given.
+    /// Redis URL, used if no store is set.
     #[arg(long, env = "REDIS_URL", hide = true)]
     redis_url: Option<String>,
-    /// Prefix of the keys in Redis, by which several sites share a server. Default: access:. A SQL store has none: give each site a file or database of its own.
+    /// Prefix for Redis keys, so that sites can share a server. Default: access:. SQL stores do not support
+    /// this, so you need a separate file or database per site.
     #[arg(long, env)]
     namespace: Option<Namespace>,
 }
 
-/// A store, and where it is.
+/// An open store.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) store: AnyStore,
-    /// Where it is, for people.
+    /// Description for the startup message, e.g. "in Redis".
     pub(crate) place: String,
-    /// The address, if it is a file of SQLite.
+    /// The URL, if this is a SQLite file.
     pub(crate) file: Option<String>,
-    /// Whether its counts end with the process.
+    /// Whether the counts are lost on exit.
     pub(crate) is_in_memory: bool,
     address: String,
 }
 
 impl Settings {
-    /// Connects to the store, and makes its tables where it needs some.
+    /// Connects to the store, and creates tables if needed.
     ///
     /// # Errors
-    /// When the address is none, or there is no such database; a Redis that is away is waited for.
+    ///
+    /// Returns an error if the URL is invalid, or if the database does not exist. If Redis is unavailable,
+    /// this will wait for it.
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
         let address = self.store.as_deref().or(self.redis_url.as_deref()).unwrap_or(DEFAULT);
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -83,10 +89,11 @@ impl Settings {
 }
 
 impl Opened {
-    /// Connects to an archive of this store, and makes its tables. Returns where it is, too.
+    /// Connects to the archive for this store, and creates tables. Also returns a description.
     ///
     /// # Errors
-    /// When it is no database, there is none, or it is the store itself.
+    ///
+    /// Returns an error if this is not a database, if the database does not exist, or if it is the store.
     pub(crate) async fn archive(&self, address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         if !is_sql(scheme) {
@@ -107,10 +114,12 @@ impl Opened {
     }
 }
 
-/// Refuses the archive of another store, if both stores answer soon; the health says it otherwise.
+/// Rejects an archive that belongs to a different store. This only waits for a few seconds, because the
+/// health status will also report it.
 ///
 /// # Errors
-/// When the archive belongs to another store.
+///
+/// Returns an error if the archive belongs to a different store.
 pub(crate) async fn check_archive(archive: &Archive) -> Result<(), Box<dyn Error>> {
     match timeout(CHECK_TIMEOUT, archive.check()).await {
         Ok(Err(error)) if *error.kind() == ErrorKind::Refused => {
@@ -124,7 +133,7 @@ fn is_sql(scheme: &str) -> bool {
     ["sqlite", "postgres", "postgresql", "mariadb", "mysql"].contains(&scheme)
 }
 
-/// Connects to a database, and says where it is.
+/// Connects to a database. Also returns a description.
 async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
     let connected = SqlStore::builder().create_tables().connect(address).await;
     let connected = connected.map_err(|error| in_full(&error));
@@ -147,12 +156,12 @@ fn file_of(address: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(absolute(address.parse::<SqliteConnectOptions>()?.get_filename())?)
 }
 
-/// Returns whether both lead to one file, which is there if they do.
+/// Returns whether the paths are equal, or resolve to the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Writes an error with its causes.
+/// Formats an error with all sources.
 pub(crate) fn in_full(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

@@ -4,17 +4,17 @@ use std::fmt;
 use counter_core::entity::EntityError;
 use counter_core::entity::sqlx::Error as SqlError;
 
-/// The reason why something was not done in the forum.
+/// Error of a forum operation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ForumError {
-    /// There is no such member, group, post or message.
+    /// The member, group, post or message does not exist.
     Nobody,
-    /// A text is empty, or longer than 2,000 bytes.
+    /// The text is empty, or longer than 2,000 bytes.
     NoText,
-    /// The database cannot be read or written.
+    /// The database can't be read or written.
     Database(SqlError),
-    /// Nothing was written, since it could not be counted; or a count cannot be read.
+    /// A count can't be read. Or it can't be written, in which case nothing is written.
     Count(EntityError),
 }
 

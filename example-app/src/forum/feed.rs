@@ -6,10 +6,10 @@ use super::Forum;
 use super::kind::Post;
 use super::readers::Usher;
 
-/// As many posts wait for the database with their views.
+/// Maximum number of posts with views that are not in the database yet.
 const POSTS: usize = 10_000;
 
-/// Takes to database and store what requests left in memory.
+/// Writes views and readers to the database and the store.
 #[derive(Debug)]
 pub struct Feed {
     views: EntityFlusher<Post, SqliteDatabase>,
@@ -17,8 +17,8 @@ pub struct Feed {
 }
 
 impl Forum {
-    /// Lets the access counter count views and readers of posts along with its hits: of people who were shown
-    /// the post. A handler knows nothing of it, and no request waits.
+    /// Extends the layer to count views and readers when a post is shown to a person. Handlers do not need to
+    /// be changed, and requests never wait for the database.
     pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed) {
         let (views, flusher) = self.posts.write_behind(POSTS);
         let (door, usher) = self.readers.door();
@@ -27,7 +27,7 @@ impl Forum {
             let (views, door) = (views.clone(), door.clone());
             Some(move |outcome: Outcome| {
                 if outcome.is_success() {
-                    // What finds no place is in its ledger.
+                    // If the queue is full, the loss is recorded in the ledger of the views.
                     let _ = views.add(u64::from(post), Post::Views, 1);
                     if let Some(reader) = reader {
                         door.enter(post, reader);
@@ -39,7 +39,7 @@ impl Forum {
     }
 }
 
-/// Returns the post that a person asks for.
+/// Returns the post if a person requests it.
 fn post(visit: &Visit<'_>) -> Option<u32> {
     let wanted = visit.head.method == "GET" && visit.agent != Agent::Bot;
     let number = visit.head.uri.path().strip_prefix("/posts/").filter(|_| wanted)?;
@@ -47,11 +47,12 @@ fn post(visit: &Visit<'_>) -> Option<u32> {
 }
 
 impl Feed {
-    /// Goes on until `shutdown`, and then until everything has arrived, if that is soon. The layer has to be
-    /// gone by then.
+    /// Runs until `shutdown` completes, and then tries to write everything that is left. The layer must be
+    /// dropped before this.
     ///
     /// # Errors
-    /// When views are left that the database did not take in time.
+    ///
+    /// Returns an error if the database does not accept the final views in time.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
         let (views, ()) = tokio::join!(self.views.run(shutdown), self.readers.run());
         views

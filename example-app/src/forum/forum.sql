@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS forum_message (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS forum_message_home ON forum_message (home);
 
--- What a member likes, follows or has joined: once, or not at all.
+-- Likes, followers and group members. A member can only add one mark.
 CREATE TABLE IF NOT EXISTS forum_mark (
     kind   TEXT    NOT NULL,
     id     INTEGER NOT NULL,

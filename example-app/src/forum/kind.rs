@@ -4,9 +4,9 @@ use counter_core::entity::Entity;
 entity! {
     /// Counts of a member.
     pub enum Member: "member" {
-        /// Members who follow.
+        /// Number of followers.
         Followers = "followers",
-        /// Posts that were written.
+        /// Number of posts by the member.
         Posts = "posts",
     }
 }
@@ -14,9 +14,9 @@ entity! {
 entity! {
     /// Counts of a group.
     pub enum Group: "group" {
-        /// Members who joined.
+        /// Number of members.
         Members = "members",
-        /// Messages in it.
+        /// Number of messages.
         Messages = "messages",
     }
 }
@@ -24,11 +24,11 @@ entity! {
 entity! {
     /// Counts of a post.
     pub enum Post: "post" {
-        /// Times that it was shown.
+        /// Number of times the post was shown.
         Views = "views",
-        /// Members who like it.
+        /// Number of likes.
         Likes = "likes",
-        /// Comments on it.
+        /// Number of comments.
         Comments = "comments",
     }
 }
@@ -36,21 +36,21 @@ entity! {
 entity! {
     /// Counts of a message in a group.
     pub enum Message: "message" {
-        /// Members who like it.
+        /// Number of likes.
         Likes = "likes",
     }
 }
 
-/// A kind whose counts are summaries of tables.
+/// An entity whose counts are derived from tables.
 pub(super) trait Summary: Entity {
-    /// The table that has a row for each of the kind.
+    /// Table with one row per entity.
     const TABLE: &'static str;
 
-    /// What members may put a mark on, and take it away again.
+    /// The count that changes if a member adds or removes a mark.
     const MARKED: Self;
 
-    /// The rows that this is the count of, of those entities whose numbers follow; `None` where the count is
-    /// all that is known.
+    /// Returns a query that counts the rows of this field. The entity ids are appended. Returns `None` if the
+    /// count can't be derived from a table.
     fn truth(self) -> Option<&'static str>;
 }
 

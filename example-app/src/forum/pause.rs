@@ -1,15 +1,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Lets one attempt per second through while something fails, so that requests do not all wait for it, and the log has
-/// one line per second.
+/// Limits attempts to one per second while an operation fails. Otherwise, every request could wait for a
+/// timeout and write to the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pause(Arc<Mutex<Option<Instant>>>);
 
 const LENGTH: Duration = Duration::from_secs(1);
 
 impl Pause {
-    /// Returns whether to try now. During a pause, one caller per second may.
+    /// Returns whether to try now. During a pause, this returns `true` once a second.
     pub(crate) fn admits(&self) -> bool {
         let mut until = self.0.lock().expect("nothing panics under this lock");
         let now = Instant::now();
@@ -21,7 +21,7 @@ impl Pause {
         true
     }
 
-    /// Begins a pause, or ends it.
+    /// Starts or ends a pause.
     pub(crate) fn set(&self, is_failing: bool) {
         *self.0.lock().expect("nothing panics under this lock") = is_failing.then(|| Instant::now() + LENGTH);
     }

@@ -9,19 +9,20 @@ use tokio::time::{sleep, timeout};
 
 use super::pause::Pause;
 
-/// Readers that may wait for the store; those beyond are not counted.
+/// Maximum number of readers that are waiting for the store. Additional readers are not counted.
 const WAITING: usize = 10_000;
 
-/// As long a page waits to say how many there are.
+/// Maximum time that a page waits for the number of readers.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// As many days before today readers are counted of; then the store forgets them by itself.
+/// Number of days before today for which readers are counted. After this, they expire in the store.
 const DAYS: u8 = 29;
 
-/// Counts the different readers of each post, by day, for the last thirty days. A reader is a visitor of the access
-/// counter, which has another id on the next day and then counts once more.
+/// Counts the distinct readers per post and day, for the last thirty days. A reader is a visitor of the
+/// access counter. Visitor ids change every day, so a reader that returns on another day is counted once
+/// more.
 ///
-/// The store has their ids, so these are made with a secret that is not there.
+/// Because the store contains reader ids, they are derived with a secret that is not stored.
 #[derive(Clone, Debug)]
 pub(super) struct Readers {
     days: WindowCounters,
@@ -29,11 +30,11 @@ pub(super) struct Readers {
     pause: Pause,
 }
 
-/// The queue in which requests leave their readers, which reach the store soon after.
+/// Queue of readers that are not in the store yet.
 #[derive(Clone, Debug)]
 pub(super) struct Door(mpsc::Sender<(u32, VisitorId)>);
 
-/// Takes the readers from the door to the store.
+/// Writes the queued readers to the store.
 #[derive(Debug)]
 pub(super) struct Usher {
     readers: Readers,
@@ -46,7 +47,7 @@ impl Readers {
         Self { days, key: secret.key("readers"), pause: Pause::default() }
     }
 
-    /// The same under another secret.
+    /// Replaces the secret.
     pub(super) fn under(mut self, secret: &Secret) -> Self {
         self.key = secret.key("readers");
         self
@@ -57,7 +58,7 @@ impl Readers {
         (Door(door), Usher { readers: self.clone(), waiting })
     }
 
-    /// How many there are; `None` while the store does not say.
+    /// Returns the number of readers, or `None` if the store is unavailable.
     pub(super) async fn of(&self, post: u32) -> Option<u64> {
         if !self.pause.admits() {
             return None;
@@ -81,19 +82,19 @@ fn of_post(post: u32) -> Dimensions {
 
 impl Door {
     pub(super) fn enter(&self, post: u32, reader: VisitorId) {
-        // Where it is full, a request does not wait.
+        // If the queue is full, the reader is dropped because a request should not wait.
         let _ = self.0.try_send((post, reader));
     }
 }
 
 impl Usher {
-    /// Runs until there are no doors any more, and all readers that came through them are in the store, or it is
-    /// away then.
+    /// Runs until the queue is closed and empty. If the store is unavailable at this point, the final readers
+    /// are lost.
     pub(super) async fn run(mut self) {
         let (mut came, log) = (Vec::new(), Pause::default());
         while self.waiting.recv_many(&mut came, 500).await > 0 {
             for (post, reader) in came.drain(..).collect::<HashSet<_>>() {
-                // A reader that is in the set stays there: this may be repeated.
+                // This can be retried because adding a reader is idempotent.
                 while let Err(error) = self.readers.count(post, reader).await {
                     if *error.kind() != ErrorKind::Unavailable {
                         if log.admits() {

@@ -10,18 +10,18 @@ use tokio::time::sleep;
 use super::Forum;
 use super::kind::Summary;
 
-/// Longer than a database takes to commit what it has begun.
+/// Must be longer than a database needs to commit a transaction.
 const SETTLE: Duration = Duration::from_secs(2);
 
 const DAY: u64 = 86_400;
 
-/// The tables of the forum, of which the counts are summaries.
+/// The forum tables from which the counts are derived.
 struct Tables(SqliteDatabase);
 
 impl Forum {
-    /// Recounts at once, since the process before this one may have been killed, and then each night: `at`
-    /// seconds after the midnight of clocks that are `utc_offset` seconds ahead of UTC. It ends when it is
-    /// dropped.
+    /// Recounts immediately, because the previous process might have been killed, and then every night: `at`
+    /// seconds after midnight in the time zone that is `utc_offset` seconds ahead of UTC. This runs until the
+    /// future is dropped.
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
         loop {
             self.recount().await;
@@ -29,8 +29,8 @@ impl Forum {
         }
     }
 
-    /// Compares every count with the tables, and corrects what is off; again and again where that fails, until
-    /// it is done.
+    /// Compares all counts to the tables and fixes differences. If this fails, it is retried until it
+    /// succeeds.
     pub async fn recount(&self) {
         recount(&self.members, &self.database).await;
         recount(&self.groups, &self.database).await;
@@ -42,8 +42,8 @@ impl Forum {
 async fn recount<K: Summary>(entities: &Entities<K, SqliteDatabase>, database: &SqliteDatabase) {
     let mut pause = Duration::from_millis(100);
     while let Err(error) = entities.reconcile(&Tables(database.clone()), SETTLE).await {
-        // Another instance may be at it, or have died of it: its lock says no more. So this one does it as well
-        // when that is over, and at worst it is done twice.
+        // Another instance holds the lock, but we can't know if it is still running. So we wait for the lock
+        // and recount as well. At worst, this is done twice.
         if *error.kind() != EntityErrorKind::Elsewhere {
             tracing::warn!(%error, kind = K::NAME, "the forum is not recounted");
         }
@@ -86,12 +86,12 @@ impl<K: Summary> Recount<K> for Tables {
     }
 }
 
-/// No row has the number of what is no number.
+/// Converts an id to a row id. An id that is not a number does not match any row.
 fn number(id: EntityId) -> i64 {
     id.parse().unwrap_or(-1)
 }
 
-/// From now to the next such second of a day of the site.
+/// Returns the time until the next `at` seconds after midnight, local time.
 fn until(now: Timestamp, at: u32, utc_offset: i32) -> Duration {
     let local = now.as_unix().saturating_add_signed(utc_offset.into());
     Duration::from_secs(match (u64::from(at) + DAY - local % DAY) % DAY {

@@ -4,36 +4,36 @@ use super::Forum;
 use super::error::ForumError;
 use super::kind::Summary;
 
-/// A member or a group, by its name.
+/// A member or a group.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The number of the member or group.
+    /// Member or group id.
     pub id: u32,
-    /// The name of the member or group.
+    /// Member or group name.
     pub name: String,
 }
 
 /// A post.
 #[derive(Clone, Debug)]
 pub struct Article {
-    /// The number of the post.
+    /// Post id.
     pub id: u32,
-    /// The title of the post.
+    /// Post title.
     pub title: String,
-    /// The text of the post.
+    /// Post text.
     pub text: String,
-    /// The author of the post.
+    /// Post author.
     pub author: Named,
 }
 
 /// A comment on a post, or a message in a group.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// The number of the note.
+    /// Comment or message id.
     pub id: u32,
-    /// The text of the note.
+    /// Comment or message text.
     pub text: String,
-    /// The author of the note.
+    /// Comment or message author.
     pub author: Named,
 }
 
@@ -45,70 +45,78 @@ const ARTICLES: &str = "SELECT forum_post.id, title, text, author, name FROM for
                         JOIN forum_member ON forum_member.id = author";
 
 impl Forum {
-    /// The first hundred members.
+    /// Returns the first 100 members.
     ///
     /// # Errors
-    /// When the database cannot be read; so with all that follow.
+    ///
+    /// Returns an error if the database can't be read.
     pub async fn all_members(&self) -> Result<Vec<Named>, ForumError> {
         self.all_named("forum_member").await
     }
 
-    /// The first hundred groups.
+    /// Returns the first 100 groups.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the database can't be read.
     pub async fn all_groups(&self) -> Result<Vec<Named>, ForumError> {
         self.all_named("forum_group").await
     }
 
-    /// The latest hundred posts.
+    /// Returns the latest 100 posts.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the database can't be read.
     pub async fn all_posts(&self) -> Result<Vec<Article>, ForumError> {
         let latest = format!("{ARTICLES} ORDER BY forum_post.id DESC LIMIT 100");
         let rows: Vec<ArticleRow> = query_as(&latest).fetch_all(self.database.pool()).await?;
         Ok(rows.into_iter().map(article).collect())
     }
 
-    /// The member of this number.
+    /// Returns the member with this id.
     ///
     /// # Errors
-    /// When there is none; so with the next two.
+    ///
+    /// Returns an error if the member does not exist, or if the database can't be read.
     pub async fn member(&self, id: u32) -> Result<Named, ForumError> {
         self.one_named("forum_member", id).await
     }
 
-    /// The group of this number.
+    /// Returns the group with this id.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the group does not exist, or if the database can't be read.
     pub async fn group(&self, id: u32) -> Result<Named, ForumError> {
         self.one_named("forum_group", id).await
     }
 
-    /// The post of this number.
+    /// Returns the post with this id.
     ///
     /// # Errors
-    /// As above.
+    ///
+    /// Returns an error if the post does not exist, or if the database can't be read.
     pub async fn post(&self, id: u32) -> Result<Article, ForumError> {
         let one = format!("{ARTICLES} WHERE forum_post.id = ?");
         let row: ArticleRow = query_as(&one).bind(id).fetch_one(self.database.pool()).await?;
         Ok(article(row))
     }
 
-    /// The latest hundred comments on a post.
+    /// Returns the latest 100 comments on a post.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    ///
+    /// Returns an error if the database can't be read.
     pub async fn comments(&self, post: u32) -> Result<Vec<Note>, ForumError> {
         self.notes("forum_comment", "post", post).await
     }
 
-    /// The latest hundred messages in a group.
+    /// Returns the latest 100 messages in a group.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    ///
+    /// Returns an error if the database can't be read.
     pub async fn messages(&self, group: u32) -> Result<Vec<Note>, ForumError> {
         self.notes("forum_message", "home", group).await
     }
@@ -135,13 +143,13 @@ impl Forum {
     }
 }
 
-/// Makes the tables, where they are missing.
+/// Creates missing tables.
 pub(super) async fn make_tables(pool: &SqlitePool) -> Result<(), ForumError> {
     raw_sql(include_str!("forum.sql")).execute(pool).await?;
     Ok(())
 }
 
-/// Adds the first member there is; whether there was none.
+/// Adds the first member. Returns `false` if there already are members.
 pub(super) async fn insert_first_member(
     change: &mut SqliteConnection,
     name: &str,
@@ -193,7 +201,7 @@ pub(super) async fn insert_message(
     Ok(())
 }
 
-/// Whether the mark was not there, and is now.
+/// Adds a mark. Returns `false` if it already exists.
 pub(super) async fn insert_mark<K: Summary>(
     change: &mut SqliteConnection,
     id: u32,
@@ -212,7 +220,7 @@ pub(super) async fn insert_mark<K: Summary>(
     Ok(false)
 }
 
-/// Whether the mark was there, and is no more.
+/// Removes a mark. Returns `false` if it does not exist.
 pub(super) async fn delete_mark<K: Summary>(
     change: &mut SqliteConnection,
     id: u32,

@@ -13,7 +13,8 @@ const POSTS: [(u32, &str, &str); 3] = [
 ];
 
 impl Forum {
-    /// Creates the tables and the first members, posts and groups: all of them or none.
+    /// Creates the tables and the initial members, posts and groups. The content is inserted in one
+    /// transaction.
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
         rows::make_tables(self.database.pool()).await?;
         let mut change = self.change().await?;

@@ -1,4 +1,4 @@
-//! The pages of the forum. There are no logins: a form names the member that writes.
+//! Pages of the forum. They do not require a login: the author is chosen in the form.
 
 mod read;
 
@@ -18,7 +18,7 @@ use super::page;
 use crate::forum::pause::Pause;
 use crate::forum::{Forum, ForumError, Marked};
 
-/// The pages of this forum. What adds a text goes through the limit.
+/// Returns the forum routes. The limit applies to routes that add text.
 pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> Router {
     let log = Pause::default();
     let texts = Router::new()
@@ -107,14 +107,14 @@ async fn tell(
     Ok(Redirect::to(&format!("/groups/{group}")))
 }
 
-/// The error of a response, for the log.
+/// Error of a response, to be logged.
 #[derive(Clone, Debug)]
 struct Unreadable {
     error: String,
     cause: String,
 }
 
-/// Logs the errors of responses, once a second: while the database is away, every request fails.
+/// Logs response errors, but at most once a second: if the database is unavailable, all requests fail.
 fn log_error(log: &Pause, response: &Response) {
     if let Some(Unreadable { error, cause }) = response.extensions().get()
         && log.admits()
@@ -124,7 +124,7 @@ fn log_error(log: &Pause, response: &Response) {
     }
 }
 
-/// A forum's error as an answer.
+/// A forum error, as a response.
 struct Failure(ForumError);
 
 impl From<ForumError> for Failure {

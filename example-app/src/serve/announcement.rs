@@ -2,10 +2,10 @@ use std::net::SocketAddr;
 
 use example_app::ADMIN;
 
-/// Returns the start-up lines: where everything is, and the token if it was generated.
+/// Returns the startup message with all URLs. The token is only included if it was generated.
 pub(super) fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving: bool) -> String {
     let site = format!("http://{address}");
-    // Buckets of a second have something to show at once.
+    // With one-second buckets, the charts will show data immediately.
     let shown = if is_moving { "precision=1&span=120" } else { "" };
     let mut lines = Vec::new();
     match token {

@@ -1,4 +1,4 @@
-//! The table of what runs beside the server.
+//! Background tasks that run alongside the server.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -8,18 +8,18 @@ use std::pin::Pin;
 use tokio::sync::watch::{Sender, channel};
 use tokio::task::{Id, JoinSet};
 
-/// The end of a part.
+/// Result of a task.
 pub(super) type Ended = Result<(), Box<dyn Error + Send + Sync>>;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The parts of the program that run beside the server, before they start.
+/// Tasks that have not been started yet.
 pub(super) struct Parts {
     parts: Vec<(&'static str, BoxFuture<Ended>)>,
     stop: Sender<()>,
 }
 
-/// The parts, while they run.
+/// Running tasks.
 pub(super) struct Running {
     tasks: JoinSet<Ended>,
     names: HashMap<Id, &'static str>,
@@ -27,23 +27,23 @@ pub(super) struct Running {
 }
 
 impl Parts {
-    /// Creates an empty table.
+    /// Creates an empty list.
     pub(super) fn new() -> Self {
         Self { parts: Vec::new(), stop: channel(()).0 }
     }
 
-    /// Adds a part, which is made of the future that completes when it has to stop.
+    /// Adds a task. `part` is called with a future that completes when the task should stop.
     pub(super) fn add<P>(&mut self, name: &'static str, part: impl FnOnce(BoxFuture<()>) -> P)
     where
         P: Future<Output = Ended> + Send + 'static,
     {
         let mut stop = self.stop.subscribe();
-        // Nothing is ever sent: the sender is dropped.
+        // The sender never sends a value. Dropping it is the signal to stop.
         let stopped = Box::pin(async move { drop(stop.changed().await) });
         self.parts.push((name, Box::pin(part(stopped))));
     }
 
-    /// Starts all parts.
+    /// Starts all tasks.
     pub(super) fn start(self) -> Running {
         let mut tasks = JoinSet::new();
         let names = self.parts.into_iter().map(|(name, part)| (tasks.spawn(part).id(), name)).collect();
@@ -52,7 +52,7 @@ impl Parts {
 }
 
 impl Running {
-    /// Waits until a part ends that was not told to, and returns its name.
+    /// Waits for a task to end unexpectedly, and returns its name.
     pub(super) async fn ended(&mut self) -> &'static str {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, _))) => id,
@@ -62,10 +62,11 @@ impl Running {
         self.names[&id]
     }
 
-    /// Stops all parts, and waits until they have ended.
+    /// Stops all tasks, and waits for their results.
     ///
     /// # Errors
-    /// Fails with the first error, after all have ended.
+    ///
+    /// Returns the first error, but only when all tasks have ended.
     pub(super) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
         drop(self.stop);
         let mut all: Ended = Ok(());

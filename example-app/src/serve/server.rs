@@ -1,4 +1,4 @@
-//! The server: HTTP/1, with an end to whatever a client may leave open.
+//! HTTP/1 server with timeouts, so that clients can't block it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,20 +10,21 @@ use axum_server::{Handle, Server};
 use hyper_util::rt::TokioTimer;
 use tokio::net::TcpListener;
 
-/// How long clients may keep the server waiting.
+/// Timeouts for clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// For the head of a request, or for the next request on the same connection.
+    /// Timeout for a request head, and for the next request on a connection.
     pub(crate) head: Duration,
-    /// For the requests that are under way when it is to stop: after that they are cut off.
+    /// Timeout for requests in flight during shutdown. These will then be aborted.
     pub(crate) drain: Duration,
 }
 
-/// Serves until `stop` completes, and then until every request that is under way has its answer, if that is
-/// soon.
+/// Serves requests until `stop` completes. After this, requests in flight can be completed within the drain
+/// timeout.
 ///
 /// # Errors
-/// When it cannot listen.
+///
+/// Returns an error if the server can't listen.
 pub(crate) async fn serve_until(
     listener: TcpListener,
     site: Router,
@@ -31,7 +32,8 @@ pub(crate) async fn serve_until(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let handle = Handle::new();
-    // Not both versions: to find out which it is, it would wait for the first bytes without a limit.
+    // To support HTTP/2 as well, the server would need to detect the version first. It would wait for the
+    // initial bytes without a timeout.
     let mut server = Server::<SocketAddr>::from_listener(listener).http1_only().handle(handle.clone());
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(timeouts.head);
     let serving = server.serve(site.into_make_service_with_connect_info::<SocketAddr>());

@@ -15,43 +15,52 @@ use super::watch;
 use crate::flags::store::Opened;
 use crate::flags::{clock, grid, labels, store};
 
-/// The flags of the site.
+/// Options of the site.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Address to listen on; port 0 chooses a free one.
+    /// Listen address. With port 0, the system will choose a free port.
     #[arg(long, env, default_value = "127.0.0.1:3000")]
     pub(super) listen: SocketAddr,
     #[command(flatten)]
     pub(super) store: store::Settings,
-    /// SQLite file of the forum, such as sqlite:forum.db, created if it is missing; without it, the forum is in the file of the counts, or in the process where these are in none. Set it together with --redis, which keeps copies of the forum's counts.
+    /// SQLite file for the forum, e.g. sqlite:forum.db. It will be created if it does not exist. By default,
+    /// the forum uses the same file as the counts, or memory if the counts are not in a file. You should set
+    /// this if the counts are in Redis, because Redis only stores copies of the forum counts.
     #[arg(long, env = "DATABASE_URL")]
     pub(super) database: Option<String>,
-    /// Time of day, by the site's clock, at which the forum's counts are recounted.
+    /// Local time of day at which the forum counts are recalculated.
     #[arg(long, env, default_value = "04:00", value_parser = clock::time_of_day)]
     pub(super) recount_at: u32,
-    /// Token of the admin pages, at least 16 characters; without it, a random one is generated and printed.
+    /// Token for the admin pages, at least 16 characters. By default, a random token is generated and
+    /// printed.
     #[arg(long, env, hide_env_values = true)]
     pub(super) admin_token: Option<String>,
-    /// Let browsers send the session of the admin pages over TLS only; it is set by itself if a trusted proxy sends X-Forwarded-Proto: https.
+    /// Only send the session cookie of the admin pages over HTTPS. This is always the case if a trusted proxy
+    /// sends X-Forwarded-Proto: https.
     #[arg(long, env)]
     pub(super) secure_cookie: bool,
-    /// Secret under which visitors are hashed: 32 hexadecimal digits, such as `openssl rand -hex 16` prints, the same for all instances over one Redis. Without it, each instance applies its limits separately. It is never stored or shown.
+    /// Secret for hashing visitors: 32 hexadecimal digits, e.g. from `openssl rand -hex 16`. It must be the
+    /// same on all instances that share a store. By default, each instance uses a random secret, so rate
+    /// limits apply per instance. The secret is never stored or shown.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(super) secret: Option<String>,
-    /// Seconds between two flushes.
+    /// Seconds between writes to the store.
     #[arg(long, env, default_value = "1", value_parser = clock::seconds)]
     pub(super) flush_interval: Duration,
-    /// Directory in which counts that the store does not have yet survive the process, created if it is missing; several instances may share it.
+    /// Directory for counts that are not in the store yet, so that they survive a crash. It will be created
+    /// if it does not exist, and can be shared by multiple instances.
     #[arg(long, env)]
     pub(super) spool: Option<PathBuf>,
-    /// Database in which closed hours and days are kept for years, longer than in the store: sqlite:archive.db, postgres://user@127.0.0.1/archive or mysql://user@127.0.0.1/archive. Its tables are made.
+    /// Database in which hours and days are kept for years, even if they expire in the store:
+    /// sqlite:archive.db, postgres://user@127.0.0.1/archive or mysql://user@127.0.0.1/archive. Tables will be
+    /// created.
     #[arg(long, env = "ARCHIVE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) archive: Option<String>,
-    /// Seconds between two looks for hours and days to copy into the archive; they are closed for two minutes by then.
+    /// Seconds between copies to the archive. Hours and days are copied at least two minutes after they end.
     #[arg(long, env, default_value = "30", value_parser = clock::seconds)]
     pub(super) archive_interval: Duration,
-    /// Keep distributions of how long requests took, how large the responses were and how they ended.
+    /// Record distributions of response times, body sizes and status codes.
     #[arg(long, env)]
     pub(super) distributions: bool,
     #[command(flatten)]
@@ -63,25 +72,28 @@ pub(crate) struct Settings {
     pub(super) trust_hops: usize,
     #[command(flatten)]
     pub(super) grid: grid::Settings,
-    /// Seconds that a response may wait until its hit is stored; without it, responses do not wait.
+    /// Maximum number of seconds that a response will wait for its hit to be stored. By default, responses do
+    /// not wait.
     #[arg(long, env, value_parser = clock::seconds)]
     pub(super) confirm: Option<Duration>,
-    /// Seconds that a client may take for the head of a request, for its body, and between two requests.
+    /// Seconds to wait for a request head, for a request body, and for the next request on a connection.
     #[arg(long, env, default_value = "30", value_parser = clock::seconds)]
     pub(super) request_timeout: Duration,
-    /// Seconds that requests in flight may take after the server was told to stop.
+    /// Seconds to wait for requests in flight during shutdown.
     #[arg(long, env, default_value = "10", value_parser = clock::seconds)]
     pub(super) drain_timeout: Duration,
-    /// Simulate the visits of people, bots and broken links, in days of four minutes.
+    /// Simulate visitors, bots and broken links. A simulated day takes four minutes.
     #[arg(long, env)]
     pub(super) demo_traffic: bool,
 }
 
 impl Settings {
-    /// Builds the counters over a store, and its archive if there is one.
+    /// Builds the counters for the store and the archive.
     ///
     /// # Errors
-    /// Fails when the spool has no use, and when the store keeps other buckets.
+    ///
+    /// Returns an error if a spool is configured for a store in memory, or if the store uses different
+    /// buckets.
     pub(super) async fn counters(
         &self,
         opened: &Opened,
@@ -110,20 +122,22 @@ impl Settings {
         self.grid.build_in_time(counters).await
     }
 
-    /// Returns the access to the admin pages by a token.
+    /// Returns the access rules for the admin pages.
     ///
     /// # Errors
-    /// Fails when the token is too short.
+    ///
+    /// Returns an error if the token is too short.
     pub(super) fn access(&self, token: &str) -> Result<Access, AccessError> {
         let access = Access::bearer(token)?.clients(self.client());
         let access = access.may_record().may_repair().may_silence().may_note();
         Ok(if self.secure_cookie { access.secure_cookie() } else { access })
     }
 
-    /// Builds the layer, which records requests here.
+    /// Builds the layer that counts requests.
     ///
     /// # Errors
-    /// Fails when proxies or labels are wrong.
+    ///
+    /// Returns an error if the proxy or label settings are invalid.
     pub(super) fn layer(&self, recorder: Recorder) -> Result<AccessCounterLayer, Box<dyn Error>> {
         let delivery = match self.confirm {
             Some(timeout) => Delivery::BeforeResponse { timeout },
@@ -140,12 +154,12 @@ impl Settings {
         Ok(layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]))
     }
 
-    /// Returns how the address of a client is found.
+    /// Returns how to determine client addresses.
     pub(super) fn client(&self) -> Address {
         Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(self.trust_hops)
     }
 
-    /// Returns how long clients may keep the server waiting.
+    /// Returns the client timeouts.
     pub(super) const fn timeouts(&self) -> Timeouts {
         Timeouts { head: self.request_timeout, drain: self.drain_timeout }
     }

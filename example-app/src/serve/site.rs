@@ -27,28 +27,30 @@ use crate::flags::grid;
 use crate::flags::store::check_archive;
 use crate::lines::Lines;
 
-/// The site before it is served.
+/// The site, ready to be served.
 struct Site {
     router: Router,
     counters: Counters,
-    /// What runs beside the server.
+    /// Background tasks.
     parts: Parts,
-    /// Ends live events when it is dropped: a client that listens to them would hold up the shutdown of the server.
+    /// Ends live events when it is dropped. Otherwise, a client that listens to them would delay the
+    /// shutdown.
     live: oneshot::Sender<()>,
-    /// The place of the counts, for people.
+    /// Describes the store in the startup message.
     place: String,
 }
 
-/// The number of texts that one visitor may add to the forum in a minute.
+/// Number of texts that one visitor may add to the forum within a minute.
 const MAX_TEXTS: u32 = 5;
 
-/// Serves the site until the program is told to stop.
+/// Serves the site until a signal stops the program.
 ///
 /// # Errors
-/// Fails when a setting is wrong, when a part of the program ends by itself, and when hits are left that the store did not
-/// take in time.
+///
+/// Returns an error if a setting is invalid, if a background task ends unexpectedly, or if hits could not be
+/// stored in time.
 pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
-    // A token that was configured is a secret, and is not printed.
+    // A configured token is a secret and must not be printed.
     let given = settings.admin_token.clone();
     let token = given.clone().map_or_else(random_token, Ok)?;
     let Site { router, counters, parts, live, place } = assemble(&settings, &token).await?;
@@ -59,14 +61,14 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
     output.write_all(announcement(address, &place, shown, settings.demo_traffic).as_bytes())?;
     tracing::info!(%address, "listening");
 
-    // The server ends first and the counters after it, so that its last requests are counted.
+    // The server must be stopped before the counters, so that the final requests are counted.
     let upkeep = counters.spawn();
     let mut parts = parts.start();
-    // It ends with the program; a visit that is cut off still counts.
+    // A request that is aborted by the shutdown still counts.
     let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // No part ends before it is told to. If one does, exiting with an error, so that the program is started again, is better
-    // than serving without counting.
+    // A task should never end before it is stopped. If this happens, we exit with an error so that the
+    // program will be restarted, instead of serving without counting.
     let mut ended = None;
     let stop = async {
         tokio::select! {
@@ -88,7 +90,7 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
     Ok(())
 }
 
-/// Connects to the stores, and assembles what counts and what is counted.
+/// Connects to the stores and builds the site.
 async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Error>> {
     let opened = settings.store.open().await?;
     let (archive, place) = match &settings.archive {
@@ -102,7 +104,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     };
     let own_secret = settings.secret.as_deref().map(str::parse::<Secret>).transpose()?;
     let secret = own_secret.clone().unwrap_or_else(Secret::of_this_process);
-    // One file may have both: their tables have different names, and each waits for the other's commits.
+    // The forum and the counts can share a file: the table names differ, and both wait for write locks.
     let database = settings.database.as_ref().or(opened.file.as_ref());
     let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
     let counters = settings.counters(&opened, archive.as_ref(), own_secret).await?;
@@ -111,7 +113,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
 
     let access = settings.access(token)?;
     let layer = settings.layer(counters.recorder())?;
-    // The address in a record is that of the client, whatever hops are trusted in requests.
+    // The address in a record already is the client address, even if there are trusted proxies.
     let told_of = LogCounter::new(&layer);
     let (layer, feed) = forum.fed_by(layer);
     let clocks = clocks(settings.grid.time_zone.as_deref(), utc_offset)?;
@@ -147,7 +149,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     Ok(Site { router, counters, parts, live, place })
 }
 
-/// Recounts what the forum counts each night.
+/// Recalculates the forum counts every night.
 async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Output = ()>) -> Ended {
     tokio::select! {
         () = forum.recount_each_night(at, utc_offset) => {}
@@ -156,7 +158,7 @@ async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Ou
     Ok(())
 }
 
-/// Copies into the archive and compares it with the store.
+/// Copies to the archive, and compares it to the store.
 async fn keep(
     archive: Archive,
     stats: Stats,
@@ -172,13 +174,13 @@ async fn keep(
     Ok(())
 }
 
-/// Watches over alerts.
+/// Evaluates alerts.
 async fn run(mut watch: Watch, stopped: impl Future<Output = ()>) -> Ended {
     watch.run(stopped).await;
     Ok(())
 }
 
-/// Returns by how many seconds the clocks of the site are ahead of UTC.
+/// Returns a function for the UTC offset of the site in seconds.
 fn clocks(
     time_zone: Option<&str>,
     utc_offset: i32,
@@ -189,7 +191,7 @@ fn clocks(
     })
 }
 
-/// Limits texts by address, whatever name the client gives.
+/// Builds a rate limit for texts. It is based on the address, because clients can choose any name.
 fn limit(
     store: AnyStore,
     secret: &Secret,

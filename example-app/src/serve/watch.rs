@@ -1,4 +1,4 @@
-//! Alerts and reports: what the site is watched for, and where it is told.
+//! Alerts and reports.
 
 use std::error::Error;
 use std::fs;
@@ -10,26 +10,28 @@ use counter_alert::{AlertRule, ReportSchedule, Watch};
 use counter_core::{AnyStore, Stats, Timestamp};
 use serde_json::json;
 
-/// The flags of alerts and reports.
+/// Options for alerts and reports.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Watch the site, and tell of errors, unusual traffic, slow responses, a store that is away and new referrers: in the log, or by --webhook.
+    /// Send alerts about errors, unusual traffic, slow responses, an unavailable store and new referrers.
+    /// They are logged, and sent to --webhook if it is set.
     #[arg(long, env)]
     alerts: bool,
-    /// File with the rules of alerts as JSON, instead of those of --alerts.
+    /// JSON file with alert rules, to be used instead of the default rules of --alerts.
     #[arg(long, env, value_name = "FILE")]
     alert_rules: Option<PathBuf>,
-    /// Report on every day, or every week, of the site.
+    /// Send a daily or weekly report.
     #[arg(long, env, value_name = "PERIOD")]
     report: Option<Period>,
-    /// Address that alerts and reports are sent to, such as https://chat.example.com/hooks/x1y2z3.
+    /// URL for alerts and reports, e.g. https://chat.example.com/hooks/x1y2z3.
     #[arg(long, env, hide_env_values = true, value_name = "URL")]
     webhook: Option<String>,
-    /// Secret that they are signed with, as Standard Webhooks has it: `whsec_` and what `openssl rand -base64 32` prints.
+    /// Secret to sign webhook messages based on Standard Webhooks: `whsec_`, followed by the output of
+    /// `openssl rand -base64 32`.
     #[arg(long, env, hide_env_values = true)]
     webhook_secret: Option<String>,
-    /// Form of what is sent.
+    /// Format of webhook messages.
     #[arg(long, env, value_name = "FORM", default_value = "json")]
     webhook_body: Body,
 }
@@ -49,10 +51,12 @@ enum Body {
 }
 
 impl Settings {
-    /// Returns the watch that these flags ask for, if they do; by these clocks of the site.
+    /// Returns the watch, or `None` if alerts and reports are disabled. `clocks` returns the UTC offset of
+    /// the site in seconds.
     ///
     /// # Errors
-    /// When the file of rules cannot be read, or a setting is wrong.
+    ///
+    /// Returns an error if the rules file can't be read, or if a setting is invalid.
     pub(crate) fn watch(
         &self,
         stats: Stats,
@@ -101,7 +105,7 @@ impl Settings {
     }
 }
 
-/// The rules that most sites begin with, as their configuration has them.
+/// Returns default rules that suit most sites, in the format of the rules file.
 fn usual_rules(has_times: bool) -> Vec<AlertRule> {
     let mut rules = vec![
         json!({

@@ -1,4 +1,4 @@
-//! Counts instructions, which do not depend on what else the machine does.
+//! Instruction counts by callgrind, which don't depend on the load of the machine.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Starts a program under callgrind, which writes to `profile` when the program ends.
+/// Starts a program under callgrind, which will write `profile` on exit.
 ///
 /// # Errors
-/// When valgrind cannot be started.
+/// If valgrind can't be started.
 pub fn start(program: &Path, arguments: &[&str], profile: &Path) -> Result<Child, Box<dyn Error>> {
     let mut out = std::ffi::OsString::from("--callgrind-out-file=");
     out.push(profile);
@@ -23,21 +23,23 @@ pub fn start(program: &Path, arguments: &[&str], profile: &Path) -> Result<Child
     Ok(child.map_err(|error| format!("valgrind: {error}"))?)
 }
 
-/// The instructions that a profile is of.
+/// Returns the total instructions in a profile.
 ///
 /// # Errors
-/// When the program did not end in order.
+/// If the profile can't be read, e.g. because the program crashed.
 pub fn instructions(profile: &Path) -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string(profile)?;
     let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
     Ok(totals.ok_or("callgrind has written no totals")?.trim().parse()?)
 }
 
-/// What one more of something takes, on average, where a program does as many as its last argument says:
-/// between two counts, so that its beginning and its end do not matter.
+/// Measures the instructions for an operation, given a program that takes the operation count as the final
+/// argument.
+///
+/// Returns the slope between two counts, so that startup and shutdown cancel out.
 ///
 /// # Errors
-/// When the program fails.
+/// If the program fails.
 pub fn each(
     program: &Path,
     arguments: &[&str],
@@ -52,10 +54,10 @@ pub fn each(
     Ok((totals[1] - totals[0]) as f64 / (counts[1] - counts[0]) as f64)
 }
 
-/// As [`each`], by function: its own instructions and those of what it calls.
+/// Like [`per_operation`], but by function. Costs include callees.
 ///
 /// # Errors
-/// When the program fails.
+/// If the program fails.
 pub fn each_by_function(
     program: &Path,
     arguments: &[&str],
@@ -83,12 +85,13 @@ fn run(program: &Path, arguments: &[&str], count: u64, profile: &Path) -> Result
     Ok(())
 }
 
-/// The instructions of each function in a profile: its own and those of what it calls.
+/// Returns the instructions by function in a profile, including callees.
 ///
 /// # Errors
-/// When the program did not end in order.
-// A function is `fn=(7) its name`, and later `fn=(7)`; below it are lines of a place and a cost, its own or, after a
-// line `calls=`, that of the function named in `cfn=` before it.
+/// If the profile can't be read, e.g. because the program crashed.
+// Functions are introduced as `fn=(7) name` and later abbreviated to `fn=(7)`. The lines below hold a
+// position and a cost. This is the self cost, or the cost of the function in the preceding `cfn=` line if it
+// follows `calls=`.
 pub fn by_function(profile: &Path) -> Result<BTreeMap<String, u64>, Box<dyn Error>> {
     let profile = fs::read_to_string(profile)?;
     let (mut names, mut costs) = (BTreeMap::new(), BTreeMap::new());
@@ -104,7 +107,7 @@ pub fn by_function(profile: &Path) -> Result<BTreeMap<String, u64>, Box<dyn Erro
             is_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let cost: u64 = line.split(' ').nth(1).ok_or("callgrind has written no cost")?.parse()?;
-            // What a function takes by calling itself is a part of it already.
+            // The cost of a recursive call is already included.
             if !(std::mem::take(&mut is_call) && called == function) {
                 *costs.entry(function.to_owned()).or_insert(0) += cost;
             }

@@ -1,4 +1,4 @@
-//! What counting costs: the harness of the programs under `src/bin`.
+//! Harness for the benchmark programs under `src/bin`.
 
 pub mod callgrind;
 #[cfg(feature = "peers")]

@@ -1,4 +1,4 @@
-//! Requests over connections that stay open, as fast as they are answered.
+//! Load generator: sends requests over keep-alive connections as fast as the server can respond.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Connections to one server, each of a browser of its own.
+/// Connections to a server. Each connection sends a different user agent.
 #[derive(Debug)]
 pub struct Load(Vec<Connection>);
 
@@ -16,11 +16,11 @@ pub struct Load(Vec<Connection>);
 struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
-    /// How long every answer is: only the date differs.
+    /// The most recent response. All responses must have the same length; only the date may differ.
     answer: Vec<u8>,
 }
 
-/// What a browser sends.
+/// Returns the request that browser number `browser` sends.
 #[must_use]
 pub fn request(browser: usize) -> Vec<u8> {
     let version = 100 + browser;
@@ -32,7 +32,7 @@ pub fn request(browser: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// How long the answer is whose beginning these bytes are, if its head is there.
+/// Returns the total response length, if `bytes` already contains the complete head.
 #[must_use]
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let text = str::from_utf8(bytes).ok()?;
@@ -44,10 +44,10 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Load {
-    /// Opens so many connections, and asks once over each.
+    /// Opens this number of connections, and sends a request over each to warm up.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// If the server doesn't respond.
     pub async fn open(server: SocketAddr, connections: usize) -> io::Result<Self> {
         let mut all = Vec::new();
         for browser in 0..connections {
@@ -67,10 +67,10 @@ impl Load {
         Ok(Self(all))
     }
 
-    /// Asks for so long; how long each answer took.
+    /// Sends requests for this time and returns the latencies.
     ///
     /// # Errors
-    /// When the server closes a connection.
+    /// If the server closes a connection.
     pub async fn ask(&mut self, time: Duration) -> io::Result<Vec<Duration>> {
         let end = Instant::now() + time;
         let mut all = JoinSet::new();

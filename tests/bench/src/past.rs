@@ -1,9 +1,9 @@
-//! A store as long use leaves it: so many samples of every counter and precision.
+//! Fills a Redis store with history, to look like it would after long use.
 
 use counter_core::{Precisions, Timestamp};
 use tests::RedisServer;
 
-/// Writes a counter of each number in ARGV: prefix, now, samples, precisions with commas, then names.
+/// Writes counters. ARGV: prefix, now, samples, precisions separated by commas, counter names.
 const WRITE: &str = "
 local at = tonumber(ARGV[2])
 for n = 5, #ARGV do
@@ -23,13 +23,13 @@ for n = 5, #ARGV do
   redis.call('HSET', ARGV[1] .. 'total', ARGV[n], 1000000)
 end";
 
-/// The default precisions, with commas between them.
+/// Returns the default precisions, separated by commas.
 #[must_use]
 pub fn every_precision() -> String {
     Precisions::default().iter().map(|kept| kept.precision.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Writes the latest samples of counters, at these precisions, under a prefix.
+/// Writes the latest samples of these counters to keys with a prefix.
 pub fn write(
     server: &RedisServer,
     prefix: &str,
@@ -49,7 +49,7 @@ pub fn write(
     }
 }
 
-/// The names of so many counters.
+/// Returns `count` counter names.
 #[must_use]
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("/articles/{n}")).collect()

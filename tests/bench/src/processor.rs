@@ -1,10 +1,10 @@
-//! The processor time of this process, and of others.
+//! CPU time of this process and of child processes.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What all threads have taken together since the start.
+/// Returns the CPU time of all threads since the process started.
 #[must_use]
 pub fn time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -12,17 +12,17 @@ pub fn time() -> Duration {
     Duration::new(seconds.expect("it began at 0"), nanoseconds.expect("less than a second"))
 }
 
-/// What a process and its children have taken together, in seconds, by a clock that ticks a hundred times a second.
+/// Returns the CPU time of a process and its children in seconds, at a resolution of 10 ms.
 #[must_use]
 pub fn of_family(id: u32) -> f64 {
     let ticks = |id: &str, parent: Option<u32>| -> u64 {
         let told = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // The name may have blanks in it, and ends with a parenthesis.
+        // The name may contain spaces, but always ends with a parenthesis.
         let words: Vec<_> = told.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         let number = |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         match parent {
             Some(parent) if number(1) != u64::from(parent) => 0,
-            // Of a child that is there, its own; of the parent, those of children that have ended as well.
+            // For a live child, count only the process itself. For the parent, include exited children.
             Some(_) => number(11) + number(12),
             None => (11..15).map(number).sum(),
         }

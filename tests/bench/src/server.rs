@@ -1,45 +1,45 @@
-//! What a Redis server says of its own work.
+//! Statistics that a Redis server reports via `INFO`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tests::RedisServer;
 
-/// The figures of a server since its start, or between two looks at it.
+/// Server statistics, either since startup or for an interval.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Processor time of the thread that runs commands.
+    /// CPU time of the main thread, which runs the commands.
     pub processor: Duration,
-    /// By command, how often it ran and how long it took: what a script runs as well as the script.
+    /// Call counts and durations by command, including commands called from scripts.
     pub commands: BTreeMap<String, Calls>,
-    /// Bytes that clients sent.
+    /// Bytes received from clients.
     pub received: u64,
-    /// Bytes that clients were sent.
+    /// Bytes sent to clients.
     pub sent: u64,
-    /// Bytes that the data set and the clients take now.
+    /// Bytes currently used by the data set and clients.
     pub memory: u64,
-    /// Of script calls since the start or the last reset: the median, and the longest, in microseconds.
+    /// Median and maximum script duration in microseconds, since startup or the latest reset.
     pub script: [f64; 2],
 }
 
-/// How often a command ran, and how long that took altogether.
+/// Call count and total duration for a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calls {
     pub count: u64,
     pub microseconds: u64,
 }
 
-/// A server that tells the longest of its calls.
+/// Starts a server that also reports the maximum script duration.
 #[must_use]
 pub fn start() -> RedisServer {
     RedisServer::start_with(&["--latency-tracking-info-percentiles", "50", "100"])
 }
 
 impl Figures {
-    /// Those of a server, now.
+    /// Reads the current statistics from a server.
     ///
     /// # Panics
-    /// When it does not say.
+    /// If the server can't be reached.
     #[must_use]
     pub fn of(server: &RedisServer) -> Self {
         let text = server.command(&["INFO", "everything"]).text().expect("INFO answers text");
@@ -65,7 +65,7 @@ impl Figures {
         }
     }
 
-    /// What came after an earlier look; of the memory, how much it grew.
+    /// Returns the difference to earlier statistics. For memory, this is the growth.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         self.processor -= earlier.processor;
@@ -81,13 +81,13 @@ impl Figures {
         self
     }
 
-    /// How often a command ran, and how long that took.
+    /// Returns the call count and total duration for a command.
     #[must_use]
     pub fn calls(&self, command: &str) -> Calls {
         self.commands.get(command).copied().unwrap_or_default()
     }
 
-    /// Commands that did something to data, inside of scripts or by themselves.
+    /// Returns the number of data commands, including commands called from scripts.
     #[must_use]
     pub fn operations(&self) -> u64 {
         let others = ["info", "evalsha", "eval", "client|id", "ping", "hello"];

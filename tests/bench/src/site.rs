@@ -1,4 +1,4 @@
-//! One small site behind each of the middlewares that are compared.
+//! A small site to be served with each of the compared middlewares.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -31,7 +31,8 @@ use tower_http::trace::TraceLayer;
 
 use crate::work::hundred_rules;
 
-/// The middlewares, the bare router first and then one that does nothing: what others are compared with.
+/// The compared middlewares. The bare router must come first because it is the baseline, followed by the
+/// no-op layer.
 pub const KINDS: [&str; 16] = [
     "bare router",
     IDENTITY,
@@ -51,16 +52,16 @@ pub const KINDS: [&str; 16] = [
     "tower_governor 0.8, by address, with headers",
 ];
 
-/// The layer with distributions.
+/// The layer with distributions enabled.
 const MEASURED: &str = "this, with times and statuses";
 
-/// The layer that does nothing, but that a router has one.
+/// A layer that does nothing, to measure the cost of having a layer.
 pub const IDENTITY: &str = "identity layer";
 
-/// Serves the site of that kind on this listener, until somebody asks for `/stop`.
+/// Serves the site on this listener until `/stop` is requested.
 ///
 /// # Errors
-/// When there is no such kind, or Redis does not answer who needs it.
+/// If the kind is unknown, or if Redis is needed but can't be reached.
 pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(), Box<dyn Error>> {
     let site =
         Router::new().route("/", get(async || "home")).route("/articles/{id}", get(async || "an article"));
@@ -71,7 +72,7 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     let mut counters = builder.build()?;
     let counting = AccessCounterLayer::new(counters.recorder());
     let timeout = Duration::from_secs(1);
-    // A limit that nobody reaches: a place is free again after a nanosecond.
+    // A limit that can't be reached, because a permit is replenished every nanosecond.
     let mut governor = GovernorConfigBuilder::default();
     governor.per_nanosecond(1).burst_size(1_000_000_000);
     let site = match kind {
@@ -109,7 +110,7 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     };
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
-    // Beside the layers.
+    // Added after the layers, so that this route isn't counted.
     let site = site.route("/stop", get(async move || stop.notify_one()));
     let loops = tokio::spawn(async move { counters.run(std::future::pending()).await });
     let service = site.into_make_service_with_connect_info::<SocketAddr>();
@@ -118,7 +119,7 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     Ok(())
 }
 
-/// What one writes first: a counter in each precision, and in the list of those that are known.
+/// A naive implementation: for each precision, increment a counter and add it to the set of known counters.
 async fn await_redis(State(mut redis): State<ConnectionManager>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str()).to_owned();
     let response = next.run(request).await;
@@ -139,7 +140,7 @@ fn one_rule() -> Rules {
     Rules::builder().rule(rule).build().expect("nothing competes with it")
 }
 
-/// A limit that nobody reaches, in a window that ends in 2065, so that the headers of all answers are equally long.
+/// A limit that can't be reached. The window ends in 2065, so that the headers always have the same length.
 fn limit() -> Result<WindowLimitLayer, Box<dyn Error>> {
     let window = Window::new(NonZeroU32::new(3_000_000_000).ok_or("not 0")?);
     let counters = WindowCounters::new(MemoryStore::new(), window);

@@ -1,6 +1,6 @@
-//! Tables in Markdown, and what stands in them.
+//! Markdown tables, and quantiles to put into them.
 
-/// Prints a table; the first column is of words, and all others of numbers.
+/// Prints a table. The leftmost column holds text, the remaining columns hold numbers.
 pub fn print(head: &[&str], rows: &[Vec<String>]) {
     println!("| {} |", head.join(" | "));
     println!("|---|{}", "--:|".repeat(head.len() - 1));
@@ -9,7 +9,7 @@ pub fn print(head: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// The value below which that fraction of all is.
+/// Returns a quantile, e.g. the median for 0.5.
 #[must_use]
 pub fn quantile(values: &mut [f64], fraction: f64) -> f64 {
     values.sort_by(f64::total_cmp);

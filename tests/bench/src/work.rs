@@ -1,4 +1,4 @@
-//! What the gate watches: a hit, and requests through a service without and with the layer.
+//! The operations that the gate checks: recording a hit, and requests that may pass the layer.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -20,15 +20,15 @@ use counter_layer::{AccessCounterLayer, Facet, Identity, Label, Rule, Rules};
 use http::{Extensions, Request, Response};
 use tower::{Layer, Service, ServiceExt};
 
-/// A kind of work, by name.
+/// A named operation.
 pub struct Work {
     pub name: &'static str,
     pub prepare: fn() -> Run,
-    /// What is done beside the counting.
+    /// The operation to subtract, in order to get the cost of counting.
     pub without: Option<&'static str>,
 }
 
-/// Does the work as often as it is told to.
+/// Runs the operation this number of times.
 pub type Run = Box<dyn FnMut(u64)>;
 
 impl std::fmt::Debug for Work {
@@ -50,20 +50,20 @@ pub static WORK: [Work; 9] = [
 ];
 
 impl Work {
-    /// The kind of that name, if there is one.
+    /// Returns the operation with this name, if it exists.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         WORK.iter().find(|work| work.name == name)
     }
 }
 
-/// The user agent of somebody.
+/// A browser's user agent.
 pub const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-/// The page that they come from.
+/// The referrer to be sent with requests.
 const REFERRER: &str = "https://news.example.com/item?id=7";
 
-/// Hits of a visitor on one of a hundred counters.
+/// Records hits with visitors on 100 counters.
 fn record() -> Run {
     let recorder = recorder();
     let counters: Vec<_> = (0..100).map(|n| recorder.counter(&format!("/page/{n}"))).collect();
@@ -76,42 +76,42 @@ fn record() -> Run {
     })
 }
 
-/// Requests that nobody counts.
+/// Requests to the bare service.
 fn bare() -> Run {
     answer(|service| service, matched())
 }
 
-/// The layer as it is by default.
+/// The layer with default settings.
 fn visitors() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     answer(|service| layer.layer(service), matched())
 }
 
-/// The layer where nobody is told apart.
+/// The layer with visitor identification disabled.
 fn nobody() -> Run {
     let layer = AccessCounterLayer::new(recorder()).identity(Identity::none()).expect("it needs no salt");
     answer(|service| layer.layer(service), matched())
 }
 
-/// A hundred rules by path.
+/// The layer with 100 path rules.
 fn rules() -> Run {
     let layer = AccessCounterLayer::new(recorder()).rules(hundred_rules());
     answer(|service| layer.layer(service), matched())
 }
 
-/// No route matched, as around services that have none.
+/// Requests that don't have a matched route, e.g. if the layer wraps a service that isn't a router.
 fn unmatched() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     answer(|service| layer.layer(service), Extensions::new())
 }
 
-/// The layer as it is by default, with all facets.
+/// The layer with every facet.
 fn facets() -> Run {
     let layer = AccessCounterLayer::new(recorder()).facets([Facet::Status, Facet::Method, Facet::Agent]);
     answer(|service| layer.layer(service), matched())
 }
 
-/// The layer as it is by default, with distributions of times and statuses.
+/// The layer with distributions for times and statuses.
 fn measured() -> Run {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let recorder = counters.build().expect("the defaults are fine").recorder();
@@ -119,14 +119,14 @@ fn measured() -> Run {
     answer(|service| layer.layer(service), matched())
 }
 
-/// The layer as it is by default, with labels of referrers and languages.
+/// The layer with labels for referrers and languages.
 fn labelled() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     let layer = layer.labels([Label::referrer(), Label::language()]).expect("names of labels");
     answer(|service| layer.layer(service), matched())
 }
 
-/// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.
+/// Builds 100 rules, almost all of them templates. `/articles/7` matches the final rule.
 #[must_use]
 pub fn hundred_rules() -> Rules {
     let section = |n| Rule::counter(format!("section {n}")).pattern(format!("/section{n}/{{id}}/details"));
@@ -140,7 +140,7 @@ pub fn hundred_rules() -> Rules {
         .expect("no two of them compete")
 }
 
-/// What a router leaves in a request.
+/// Returns the extensions that a router adds to a request.
 #[must_use]
 pub fn matched() -> Extensions {
     let keep = async |matched: MatchedPath| {
@@ -157,8 +157,8 @@ pub fn matched() -> Extensions {
     }
 }
 
-/// Has a service answer sixteen people in turn. It gives each request back, since to make one takes longer
-/// than what is measured.
+/// Sends requests from sixteen clients in turn. Requests are reused, because building them would take longer
+/// than the code we want to measure.
 fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions) -> Run
 where
     S: Service<Request<()>, Response = Response<()>, Error = Infallible> + 'static,
@@ -192,7 +192,7 @@ where
     })
 }
 
-/// Answers, and leaves the request here.
+/// Responds and puts the request into this cell, so that it can be reused.
 struct Keep(Rc<Cell<Option<Request<()>>>>);
 
 impl Service<Request<()>> for Keep {

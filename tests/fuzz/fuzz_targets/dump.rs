@@ -1,4 +1,5 @@
-//! Lines of a dump, of any bytes after a good first line: each is refused and changes nothing, or is taken.
+//! Arbitrary bytes as lines of a dump, following a valid header: a line must be either accepted, or rejected,
+//! in which case it must not change anything.
 #![no_main]
 
 use std::pin::pin;
@@ -38,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     unique(input);
 });
 
-/// Lines of unique counters: what was taken is dumped and restored as it was.
+/// Lines of a unique counter dump. Accepted lines must survive being dumped and restored.
 fn unique(input: &[u8]) {
     let store = MemoryStore::new();
     let mut restore = UniqueRestore::new(store.clone());
@@ -69,7 +70,7 @@ fn dump(store: &MemoryStore) -> Vec<String> {
     std::iter::from_fn(|| at_once(dump.next()).expect("memory is there")).collect()
 }
 
-/// Memory is never waited for.
+/// Polls a future that must be ready, because the memory store never waits.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,

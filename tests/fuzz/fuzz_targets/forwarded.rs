@@ -1,17 +1,18 @@
-//! Headers of any bytes, from clients and from the proxies in front of the service.
+//! Arbitrary bytes as headers, from clients and from proxies.
 //!
-//! An input is read line by line. The first sign of a line says what the rest of it is:
+//! An input is read line by line. The first character of a line determines the meaning of the rest:
 //!
-//! | sign | the rest |
+//! | character | rest |
 //! |---|---|
 //! | `f` `x` `r` | a value that the client sends as `Forwarded`, `X-Forwarded-For`, `X-Real-IP` |
-//! | `c` `u` | a value that it sends as `Cookie`, `User-Agent` |
+//! | `c` `u` | a value that the client sends as `Cookie`, `User-Agent` |
 //! | `p` | the peer of the connection |
-//! | `h` | how many hops are trusted |
-//! | `n` | a network that is trusted |
-//! | `>` | what one more trusted proxy writes: a sign that says how, and the text of a parameter |
+//! | `h` | the number of trusted hops |
+//! | `n` | a trusted network |
+//! | `>` | an entry by another trusted proxy: a style character, followed by a parameter value |
 //!
-//! Whatever the client sends, the visitor is the one whom the outermost trusted proxy heard from.
+//! Whether or not a client sends such headers, the visitor must be the address seen by the outermost trusted
+//! proxy.
 #![no_main]
 
 use std::convert::Infallible;
@@ -30,7 +31,7 @@ use tower::{Layer, ServiceExt, service_fn};
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// Beyond these an input says nothing new, and only takes longer.
+/// Maximum number of lines. More lines would only be slower, but not find more.
 const MOST: usize = 16;
 
 struct Input<'a> {
@@ -41,7 +42,7 @@ struct Input<'a> {
     proxies: Vec<Proxy<'a>>,
 }
 
-/// How a proxy writes its entry.
+/// How a proxy formats an entry.
 #[derive(Clone, Copy)]
 struct Proxy<'a> {
     style: u8,
@@ -83,7 +84,8 @@ fn the_issued_cookie_is_taken_back(input: &Input<'_>) {
     assert_eq!((second, seen.count()), (None, 1));
 }
 
-/// Whether one and the same is seen with what the client sent, without it, and when it comes itself.
+/// Checks that the visitor doesn't depend on whether the client's headers are sent, or whether it connects
+/// directly.
 fn the_client_changes_nothing<'a>(
     input: &Input<'a>,
     name: &HeaderName,
@@ -117,7 +119,7 @@ fn the_client_changes_nothing<'a>(
     assert_eq!(seen.count(), 1, "{client} sends {spoofed:?}");
 }
 
-/// Adds an entry on the right, as proxies do.
+/// Appends an entry, like proxies do.
 fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8], own_line: bool) {
     let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("what may stand in a header");
     let lines = headers.get_all(name).iter().count();
@@ -143,7 +145,7 @@ fn request(peer: IpAddr, headers: &HeaderMap) -> Request<()> {
     request
 }
 
-/// How many visitors there were, told apart by the same key.
+/// Counts distinct visitors, using a fixed key.
 struct Visitors(Counters);
 
 impl Visitors {
@@ -151,7 +153,7 @@ impl Visitors {
         Self(Counters::builder(MemoryStore::new()).build().expect("the defaults are fine"))
     }
 
-    /// Makes a request, and gives the cookie that the answer sets.
+    /// Sends a request and returns the cookie that the response sets.
     fn visit(&mut self, identity: impl Into<Identity>, request: Request<()>) -> Option<HeaderValue> {
         let layer = AccessCounterLayer::new(self.0.recorder());
         let layer =
@@ -170,7 +172,7 @@ impl Visitors {
     }
 }
 
-/// What a future gives that waits for nothing.
+/// Returns the output of a future that never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -220,7 +222,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// RFC 7239, section 4, and what is usual in `X-Forwarded-For`.
+/// Formats as in RFC 7239, section 4, and as commonly used in `X-Forwarded-For`.
 impl Proxy<'_> {
     fn client(self) -> IpAddr {
         if self.is(0) {
@@ -262,7 +264,7 @@ impl Proxy<'_> {
         }
     }
 
-    /// The text between quotation marks, with backslashes where they must stand, or everywhere.
+    /// Quotes a text. Characters are escaped with backslashes, either all of them or only if needed.
     fn quoted(self, text: &[u8]) -> Vec<u8> {
         let mut quoted = vec![b'"'];
         for byte in text.iter().filter(|byte| **byte == b'\t' || **byte >= 0x20 && **byte != 0x7f) {

@@ -1,8 +1,9 @@
-//! Labels of requests with any bytes in the query and in the headers that they are found in.
+//! Labels for requests with arbitrary bytes in the query and headers.
 //!
 //! The lines of an input are a query, a referrer, a user agent and languages.
 //!
-//! A request has one value of each label, which is short and says no more than it is for: no address, no user and no path.
+//! A label must have exactly one value. The value must be short and must not reveal more than intended, i.e.
+//! no address, no user and no path.
 #![no_main]
 
 use std::cell::RefCell;
@@ -14,10 +15,10 @@ use counter_layer::{AccessCounterLayer, Label};
 use counter_log::{Decision, LogCounter, Parser};
 use libfuzzer_sys::fuzz_target;
 
-/// Each of them with the header that it is in, but for the query.
+/// Log format with any header that can be used by a label. The query is part of the request line.
 const LOG: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{Accept-Language}i""#;
 
-/// The labels, and one that takes any text.
+/// Labels to check, including one that can contain any text.
 const LABELS: [&str; 6] = ["referrer", "campaign", "device", "browser", "language", "text"];
 
 struct Site {
@@ -51,14 +52,14 @@ fn look(site: &mut Site, input: &[u8]) {
     for (label, value) in LABELS.iter().zip(&first) {
         check(label, value, referrer, languages);
     }
-    // A value keeps its place from one request to the next, and what had none may get one.
+    // A value keeps its slot across requests, but a value that doesn't have a slot might get one later.
     let again = values(site, &line).expect("as before");
     for (value, again) in first.iter().zip(&again) {
         assert!(value == again || value == "(other)", "{value:?}, and then {again:?}");
     }
 }
 
-/// Returns the value of each label, unless the line is that of no request, or of one that does not count.
+/// Returns the label values, or `None` if the line isn't a request or isn't counted.
 fn values(site: &mut Site, line: &[u8]) -> Option<Vec<String>> {
     let line = site.parser.parse(line).ok()??;
     let Decision::Counted { hits, .. } = site.counter.decide(&line, VisitorKey::new([7; 16])) else {
@@ -100,7 +101,7 @@ fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
     }
 }
 
-/// Writes bytes as Apache does, which leaves no byte out.
+/// Escapes bytes like Apache does. It doesn't drop any bytes.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| match byte {
         b'"' | b'\\' => vec![b'\\', *byte],

@@ -1,8 +1,8 @@
-//! Lines of access logs of any bytes, in any format.
+//! Arbitrary bytes as access log lines in any format.
 //!
-//! The first line of an input is a pattern, or the name of a format; the others are lines of a log in it.
+//! The first line of an input is a pattern or the name of a format, followed by log lines.
 //!
-//! Whatever stands in other lines, a line is read alike, and what comes of it is decided.
+//! Parsing and deciding must not depend on other lines, unless the format has directives.
 #![no_main]
 
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ fn read(counter: &mut LogCounter, input: &[u8]) {
     assert_eq!(position, log.len() as u64);
 }
 
-/// Everything that a line says, and what is decided about it.
+/// Formats the fields of a line, and the decision.
 fn seen(counter: &mut LogCounter, line: &counter_log::Line<'_>) -> String {
     let headers: Vec<_> = line.headers().collect();
     let decision = counter.decide(line, VisitorKey::new([7; 16]));

@@ -1,4 +1,4 @@
-//! Records that other programs send, of any bytes: each is refused, or read and decided about.
+//! Arbitrary bytes as records from other programs: these must be either rejected, or parsed and decided.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,22 +1,22 @@
-//! Rules of any text, asked about any path and method.
+//! Arbitrary rules, applied to arbitrary paths and methods.
 //!
-//! An input is read line by line. The first sign of a line says what the rest of it is:
+//! An input is read line by line. The first character of a line determines the meaning of the rest:
 //!
-//! | sign | the rest |
+//! | character | rest |
 //! |---|---|
-//! | `=` | the counter of a new rule, to which the lines below belong |
-//! | `+` | a pattern of that rule |
-//! | `@` | a method of that rule |
-//! | `#` | the weight of that rule |
-//! | `!` | nothing: that rule counts no visitors |
+//! | `=` | the counter of a new rule, which the following lines modify |
+//! | `+` | a pattern of this rule |
+//! | `@` | a method of this rule |
+//! | `#` | the weight of this rule |
+//! | `!` | ignored: this rule does not count visitors |
 //! | `-` | an excluded pattern |
-//! | `_` | the counter of what nothing else matches |
-//! | `$` | nothing: the router's template counts |
+//! | `_` | the default counter |
+//! | `$` | ignored: the router's template is used |
 //! | `>` | the method of the requests |
 //! | `<` | the router's template of the requests |
 //! | `&` | a path, repeated until it is too long to be matched |
 //!
-//! Any other line is a path.
+//! Other lines are paths.
 #![no_main]
 
 use std::num::NonZeroU32;
@@ -25,10 +25,10 @@ use counter_layer::{Rule, Rules, RulesBuilder, RulesError};
 use http::Method;
 use libfuzzer_sys::fuzz_target;
 
-/// Beyond these an input says nothing new, and only takes longer.
+/// Maximum number of entries. More entries would only be slower, but not find more.
 const MOST: usize = 8;
 
-/// Longer paths are not matched.
+/// Maximum length of a path that can be matched.
 const LONGEST: usize = 8192;
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
         let named = rules.counters().any(|name| name == counter) || template == Some(counter);
         assert!(named, "nobody named the counter {counter:?}");
     }
-    // Encoded, a path may be too long to be asked about.
+    // The encoded path may be too long to be matched.
     let Some(normal) = explained.path.as_ref().filter(|path| path.len() <= LONGEST) else { return };
     let again = rules.explain(method, normal, template);
     assert_eq!(again.path.as_ref(), Some(normal), "the normal form of {path:?} has another one");
@@ -106,7 +106,7 @@ fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
 fn percent_encoded(path: &str) -> String {
     path.bytes().fold(String::new(), |text, byte| match byte {
         b'/' | b';' => text + if byte == b'/' { "/" } else { ";" },
-        // Sub-delimiters mean something else when they are encoded.
+        // Sub-delimiters change their meaning if they are encoded.
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@' => {
             text + char::from(byte).encode_utf8(&mut [0; 4])
         }
@@ -177,7 +177,7 @@ impl Given<'_> {
         reversed
     }
 
-    /// As much of it as can stand together.
+    /// Removes entries that conflict with earlier entries.
     fn compatible(self) -> Self {
         let mut kept = Self { by_matched_path: self.by_matched_path, ..Self::default() };
         kept.otherwise = self.otherwise;

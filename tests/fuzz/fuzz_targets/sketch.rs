@@ -1,13 +1,13 @@
-//! Bytes that somebody wrote under the key of a HyperLogLog.
+//! Arbitrary bytes as the value of a HyperLogLog key.
 //!
-//! The first byte of an input says what the rest of it is: `s` the runs of a sparse value, `d` the
-//! registers of a dense one, repeated to their length; anything else the whole value.
+//! The first byte of an input determines the meaning of the rest: `s` for the runs of a sparse value, `d` for
+//! the registers of a dense value, which are repeated if needed. Otherwise, the rest is the whole value.
 #![no_main]
 
 use counter_core::sketch::Sketch;
 use libfuzzer_sys::fuzz_target;
 
-/// 2^14 registers of 6 bits.
+/// 2^14 registers with 6 bits.
 const DENSE: usize = 12_288;
 
 fuzz_target!(|input: &[u8]| {

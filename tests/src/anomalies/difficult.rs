@@ -1,5 +1,5 @@
-//! Made-up series that are difficult for detectors: strong noise, slow drift, new levels, flat lines in noise, spikes in
-//! seasons, and seasons that change. The same seed makes the same series.
+//! Simulated series that are difficult for detectors: strong noise, slow drift, level shifts, flat lines in
+//! noise, spikes in a season, and a changing season. The output only depends on the seed.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use super::simulated::{FORTNIGHT, Labeled, Random, labeled, rows, somewhere, tra
 
 const DAY: usize = 288;
 
-/// Returns two series of each shape, with random parameters.
+/// Returns two series for each shape, with random parameters.
 pub fn corpus(seed: u64) -> Vec<Labeled> {
     let mut random = Random(seed.wrapping_mul(0x5851_F42D_4C95_7F2D));
     let shapes: [fn(&mut Random) -> Vec<Labeled>; 6] =
@@ -15,17 +15,18 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
     (0..2).flat_map(|_| shapes.map(|shape| shape(&mut random))).flatten().collect()
 }
 
-/// A number between two others.
+/// Returns a uniform random number in this range.
 fn between(random: &mut Random, least: f64, most: f64) -> f64 {
     least + (most - least) * random.unit()
 }
 
-/// Returns a sign.
+/// Returns a random sign.
 fn sign(random: &mut Random) -> f64 {
     if random.unit() < 0.5 { -1.0 } else { 1.0 }
 }
 
-/// Returns a fortnight with an anomaly that begins at a random row. `value` gets the row and the number of rows since then.
+/// Returns two weeks with an anomaly that starts at a random row. `value` is called with the row and the
+/// number of rows since the start of the anomaly.
 fn one(
     random: &mut Random,
     name: &str,
@@ -38,20 +39,20 @@ fn one(
     labeled(series, &[at])
 }
 
-/// A fortnight in which nothing happens.
+/// Returns two weeks without an anomaly.
 fn nothing(random: &mut Random, name: &str, mut value: impl FnMut(&mut Random, usize) -> f64) -> Labeled {
     let mut inner = random.clone();
     _ = random.unit();
     rows(name, 300, FORTNIGHT, |row, _| value(&mut inner, row))
 }
 
-/// Noise with ordinary and with heavy tails, and bursts of a few rows.
+/// Noise with normal or heavy tails, with a burst of a few rows.
 fn strong_noise(random: &mut Random) -> Vec<Labeled> {
     let (length, size) = (whole(between(random, 2.0, 12.0)), between(random, 7.0, 12.0));
     let burst =
         move |since: Option<usize>| if since.is_some_and(|since| since < length) { size } else { 0.0 };
     let heavy = |random: &mut Random| {
-        // Student's distribution with four degrees of freedom.
+        // Student's t-distribution with four degrees of freedom.
         let squares: f64 = (0..4).map(|_| random.normal().powi(2)).sum();
         random.normal() / (squares / 4.0).sqrt()
     };
@@ -65,7 +66,7 @@ fn strong_noise(random: &mut Random) -> Vec<Labeled> {
             let mean = 8.0 * (0.7 * random.normal() + 0.35 * burst(since)).exp();
             random.poisson(mean)
         }),
-        // Noise that lasts.
+        // Autocorrelated noise.
         one(random, "strong noise", move |random, _, since| {
             kept = 0.9 * kept + random.normal();
             50.0 + 5.0 * kept + 10.0 * burst(since)
@@ -75,7 +76,7 @@ fn strong_noise(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Levels that wander, rise, or swing in a period that is not a day.
+/// Levels that wander, rise, or oscillate with a period that is not a day.
 fn slow_drift(random: &mut Random) -> Vec<Labeled> {
     let (slope, swing) = (sign(random) * between(random, 0.5, 2.0), between(random, 60.0, 120.0));
     let period = between(random, 700.0, 2500.0);
@@ -105,7 +106,7 @@ fn slow_drift(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Levels that are new from one row on, in noise and in a season.
+/// Level shifts in noise and in a season.
 fn new_levels(random: &mut Random) -> Vec<Labeled> {
     let (up, down) = (between(random, 5.0, 12.0), between(random, 5.0, 12.0));
     let factor = if random.unit() < 0.5 { between(random, 0.35, 0.6) } else { between(random, 1.6, 3.0) };
@@ -129,7 +130,7 @@ fn new_levels(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Values that do not change for some hours.
+/// Values that do not change for a few hours.
 fn flat_lines(random: &mut Random) -> Vec<Labeled> {
     let length = whole(between(random, 24.0, 200.0));
     let still = move |since: Option<usize>| since.is_some_and(|since| since < length);
@@ -160,7 +161,7 @@ fn flat_lines(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Spikes that are nothing unusual at another time of the day.
+/// Spikes that would be normal at a different time of day.
 fn spikes_in_seasons(random: &mut Random) -> Vec<Labeled> {
     let (height, rows) = (between(random, 0.5, 0.9), whole(between(random, 3.0, 9.0)));
     let is_odd = move |since: Option<usize>| since.is_some_and(|since| since < rows);
@@ -181,7 +182,7 @@ fn spikes_in_seasons(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Days that are others from one row on: later, steeper, or without a night.
+/// Seasons that change at a row: later, steeper, or without a night.
 fn changed_seasons(random: &mut Random) -> Vec<Labeled> {
     let late = between(random, 0.2, 0.45);
     let steep = if random.unit() < 0.5 { between(random, 0.1, 0.4) } else { between(random, 1.8, 2.5) };
@@ -202,13 +203,14 @@ fn changed_seasons(random: &mut Random) -> Vec<Labeled> {
     ]
 }
 
-/// Returns a count whose mean has a relative error of 8 %, plus the variance of independent visits.
+/// Returns a count whose mean has a relative error of 8 %, in addition to the Poisson variance of independent
+/// visits.
 fn visits(random: &mut Random, mean: f64) -> f64 {
     let relative = (1.0 + 0.08 * random.normal()).max(0.1);
     random.poisson(mean * relative)
 }
 
-/// The time of a row of five minutes.
+/// Returns the time of a five-minute row.
 fn time(row: usize) -> u64 {
     super::simulated::BEGIN + 300 * row as u64
 }

@@ -1,74 +1,76 @@
-//! The score of Numenta's anomaly benchmark, by its published rules: Lavin & Ahmad 2015, *Evaluating Real-time Anomaly
-//! Detection Algorithms*.
+//! Score of the Numenta Anomaly Benchmark, based on the published rules: Lavin & Ahmad 2015, *Evaluating
+//! Real-time Anomaly Detection Algorithms*.
 //!
-//! - An anomaly is a window of rows. The first detection in a window counts, the earlier the more, by a scaled sigmoid from
-//!   nearly 1 at its first row to 0 behind its last; a window without any costs 1.
-//! - A detection outside of windows costs up to 0.11, less only shortly after a window.
-//! - The first 15 % of a series, 750 rows at most, are for learning and count nothing.
-//! - One threshold is used for all series, the best there is. A score of 0 is that of a detector that never detects, and
-//!   100 that of one that detects all windows at their first row and nothing else.
+//! - An anomaly is a window of rows. Only the first detection in a window counts. The reward is a scaled
+//!   sigmoid that falls from almost 1 at the first row to 0 at the end of the window. A missed window costs
+//!   1.
+//! - A detection outside the windows costs up to 0.11, but less if it is just past a window.
+//! - The first 15 % of a series, but at most 750 rows, are used for training and are not scored.
+//! - The threshold is the same for all series, and is chosen to maximize the score. A score of 0 means no
+//!   detections, and 100 means that all windows are detected at the first row without false alarms.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A series of scores between which a threshold decides, and the windows of its anomalies, ascending.
+/// Anomaly scores for a series, and the labeled anomaly windows in ascending order.
 #[derive(Clone, Debug)]
 pub struct Scored {
-    /// The score of each row: the larger the more unusual.
+    /// Score of each row. Larger means more unusual.
     pub scores: Vec<f64>,
-    /// The rows of each anomaly.
+    /// Rows of the anomalies.
     pub windows: Vec<Range<usize>>,
 }
 
-/// The weights of the standard profile.
+/// Weights of the standard profile.
 const FALSE_ALARM: f64 = 0.11;
 const MISSED: f64 = 1.0;
 
-/// The outcome of a threshold over all series.
+/// Result of a threshold for all series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// The rows with this score, and with a larger one, are detections.
+    /// Rows with this score or above are detections.
     pub threshold: f64,
-    /// The score, normalized: 0 without detections, 100 for the perfect ones.
+    /// Normalized score: 0 for no detections, 100 for perfect detections.
     pub score: f64,
-    /// The windows that have a detection, and those there are.
+    /// Number of windows with a detection.
     pub found: usize,
-    /// The windows that there are.
+    /// Total number of windows.
     pub windows: usize,
-    /// The detections outside of windows.
+    /// Number of detections outside the windows.
     pub false_alarms: usize,
 }
 
-/// Returns the number of rows at the beginning of a series that are not scored.
+/// Returns the number of rows at the start of a series that are not scored.
 pub fn probation(rows: usize) -> usize {
     rows.min(5000) * 15 / 100
 }
 
-/// Returns what a position is worth: -1 is the first row of a window, 0 its end, and 3 or more far behind it.
+/// Returns the reward for a position relative to a window: -1 is the first row, 0 is the end, and 3 or more
+/// is far past the end.
 pub fn sigmoid(position: f64) -> f64 {
     if position >= 3.0 { -1.0 } else { 2.0 / (1.0 + (5.0 * position).exp()) - 1.0 }
 }
 
-/// The worth of a row as a detection, and its window.
+/// Reward for a detection at this row, and the window that contains it.
 struct Row {
     score: f64,
     worth: f64,
     window: Option<usize>,
 }
 
-/// Returns the outcome of the best threshold.
+/// Returns the result of the best threshold.
 pub fn best(series: &[Scored]) -> Outcome {
     let (mut rows, mut windows) = (Vec::new(), 0);
     for one in series {
         windows += add(&mut rows, one, windows);
     }
     rows.sort_by(|one, other| other.score.total_cmp(&one.score));
-    // What each window is worth so far, without any detection.
+    // Reward for each window so far. Initially, all windows are missed.
     let mut worth = vec![-MISSED; windows];
     let (mut sum, mut found, mut false_alarms) = (-MISSED * windows as f64, 0, 0);
     let outcome = |threshold, sum: f64, found, false_alarms| Outcome {
         threshold,
-        // The null detector has -windows, and the perfect one 1 for each.
+        // For each window, the null detector gets -1, and the perfect detector gets 1.
         score: 100.0 * (sum + windows as f64) / (2.0 * windows as f64),
         found,
         windows,
@@ -88,7 +90,7 @@ pub fn best(series: &[Scored]) -> Outcome {
                 sum += row.worth;
             }
         }
-        // A threshold takes all rows of the same score.
+        // A threshold must include all rows with the same score.
         if rows.peek().is_none_or(|next| next.score < row.score) {
             let now = outcome(row.score, sum, found, false_alarms);
             if now.score > best.score {
@@ -99,7 +101,8 @@ pub fn best(series: &[Scored]) -> Outcome {
     best
 }
 
-/// Returns the numbers of windows found, of windows, and of false alarms with this threshold.
+/// Returns the number of detected windows, the total number of windows, and the number of false alarms with
+/// this threshold.
 pub fn counts(series: &[Scored], threshold: f64) -> (usize, usize, usize) {
     let (mut rows, mut windows) = (Vec::new(), 0);
     for one in series {
@@ -110,7 +113,7 @@ pub fn counts(series: &[Scored], threshold: f64) -> (usize, usize, usize) {
     (found.len(), windows, detected().filter(|row| row.window.is_none()).count())
 }
 
-/// Adds the rows of a series that count; returns the number of its windows that do.
+/// Adds the rows that are scored. Returns the number of windows that are scored.
 fn add(rows: &mut Vec<Row>, series: &Scored, windows: usize) -> usize {
     let probation = probation(series.scores.len());
     let counted: Vec<_> = series.windows.iter().filter(|window| window.end > probation).collect();

@@ -1,29 +1,29 @@
-//! Series that are made up, of the kinds that Numenta's anomaly benchmark has: the same for the same seed.
+//! Simulated series like those in the Numenta Anomaly Benchmark. The output only depends on the seed.
 
 use std::f64::consts::TAU;
 use std::ops::Range;
 
-/// A series, and the rows of its anomalies.
+/// A series with labeled anomalies.
 #[derive(Clone, Debug)]
 pub struct Labeled {
-    /// The name of the series.
+    /// Series name.
     pub name: String,
-    /// The width of a row in seconds.
+    /// Row width in seconds.
     pub width: u32,
-    /// The Unix time of each row.
+    /// Unix time of each row.
     pub times: Vec<u64>,
-    /// The value of each row.
+    /// Value of each row.
     pub values: Vec<f64>,
-    /// The rows of each anomaly, ascending.
+    /// Rows of the anomalies, in ascending order.
     pub windows: Vec<Range<usize>>,
 }
 
-/// A generator of random numbers: SplitMix64.
+/// A SplitMix64 random number generator.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// Returns a number between 0 and 1.
+    /// Returns a uniform number from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
@@ -32,12 +32,12 @@ impl Random {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a normally distributed number.
+    /// Returns a number from the standard normal distribution.
     pub fn normal(&mut self) -> f64 {
         (-2.0 * self.unit().max(1e-300).ln()).sqrt() * (TAU * self.unit()).cos()
     }
 
-    /// Returns a Poisson distributed count; a large one by the normal distribution.
+    /// Returns a Poisson distributed count. If the mean is above 200, this uses the normal approximation.
     pub fn poisson(&mut self, mean: f64) -> f64 {
         if mean > 200.0 {
             return (mean + mean.sqrt() * self.normal()).round().max(0.0);
@@ -52,37 +52,38 @@ impl Random {
     }
 }
 
-/// The time at which all series begin: a Monday, 0:00.
+/// Start of all series: a Monday at midnight UTC.
 pub const BEGIN: u64 = 1_585_526_400;
 const DAY: f64 = 86_400.0;
 
-/// Returns how busy a site is at this time: about 1 in the mean, at night a tenth, at weekends six tenths.
+/// Returns the relative traffic of a site at this time. The mean is about 1. It falls to a tenth at night and
+/// to six tenths on weekends.
 pub fn traffic(seconds: u64) -> f64 {
     let days = seconds.saturating_sub(BEGIN) as f64 / DAY;
     let time = days.fract();
     let hours = 1.0 - 0.8 * (TAU * (time - 0.1)).cos() + 0.15 * (2.0 * TAU * time).sin();
-    // Friday evening becomes the weekend over six hours, and so does Sunday night the week.
+    // The transitions to and from the weekend take six hours, on Friday evening and Sunday night.
     let weekday = days % 7.0;
     let weekend = ((weekday - 4.875) / 0.25).clamp(0.0, 1.0) - ((weekday - 6.875) / 0.25).clamp(0.0, 1.0);
     let weekend = weekend + (1.0 - ((weekday + 0.125) / 0.25).min(1.0));
     hours.max(0.1) * (1.1 - 0.5 * weekend)
 }
 
-/// Returns so many rows that were made by a function of a row and its time.
+/// Builds a series with this number of rows. `value` is called with the row and the time.
 pub(super) fn rows(name: &str, width: u32, rows: usize, mut value: impl FnMut(usize, u64) -> f64) -> Labeled {
     let times: Vec<u64> = (0..rows as u64).map(|row| BEGIN + row * u64::from(width)).collect();
     let values = times.iter().enumerate().map(|(row, time)| value(row, *time)).collect();
     Labeled { name: name.to_owned(), width, times, values, windows: Vec::new() }
 }
 
-/// Gives a series the windows of anomalies that begin at these rows: a tenth of the rows together, around them.
+/// Adds windows around anomalies that start at these rows. The windows cover a tenth of the series in total.
 pub(super) fn labeled(mut series: Labeled, begins: &[usize]) -> Labeled {
     let half = series.values.len() / 20 / begins.len().max(1);
     series.windows = begins.iter().map(|at| at - half..(at + half).min(series.values.len())).collect();
     series
 }
 
-/// Returns series of many kinds, with and without anomalies.
+/// Returns series of different kinds, with and without anomalies.
 pub fn corpus(seed: u64) -> Vec<Labeled> {
     let mut all = Vec::new();
     for round in 0..4 {
@@ -95,20 +96,20 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
     all
 }
 
-/// Returns the place of an anomaly in a series of this length, after the time of learning.
+/// Returns a random row for an anomaly that is past the training rows.
 pub(super) fn somewhere(random: &mut Random, rows: usize) -> usize {
     whole(rows as f64 * (0.3 + 0.6 * random.unit()))
 }
 
-/// The whole part of a number that is not negative.
+/// Returns the integer part of a non-negative number.
 pub(super) fn whole(number: f64) -> usize {
     (1_u32..).take_while(|next| f64::from(*next) <= number).count()
 }
 
-/// Two weeks of five minutes.
+/// Number of five-minute rows in two weeks.
 pub(super) const FORTNIGHT: usize = 4032;
 
-/// A day that is high from 9 to 18, with one that is not as the others.
+/// A daily pattern that is high from 9 am to 6 pm, with an anomalous day.
 fn artificial(random: &mut Random) -> Vec<Labeled> {
     let busy = |row: usize| (108..216).contains(&(row % 288));
     let mut made = Vec::new();
@@ -132,7 +133,7 @@ fn artificial(random: &mut Random) -> Vec<Labeled> {
     made
 }
 
-/// Figures of machines: a level with noise and spikes, or a temperature that wanders.
+/// Machine metrics: a level with noise and spikes, or a temperature that wanders.
 fn metrics(random: &mut Random) -> Vec<Labeled> {
     let mut made = Vec::new();
     for kind in ["shift", "noisier", "flat line", "spike", "ramp"] {
@@ -169,14 +170,14 @@ fn metrics(random: &mut Random) -> Vec<Labeled> {
     made
 }
 
-/// Counts: of requests, of messages that come in bursts, and of a city that has holidays.
+/// Counts of requests, bursty messages, and a city with holidays.
 fn counted(random: &mut Random) -> Vec<Labeled> {
     let mut made = Vec::new();
     for (kind, mean) in
         [("outage", 60.0), ("half", 300.0), ("double", 60.0), ("burst", 60.0), ("burst at night", 8.0)]
     {
         let mut at = somewhere(random, FORTNIGHT);
-        // By day, but for the burst at night.
+        // During the day, except for the burst at night.
         at = at / 288 * 288 + if kind == "burst at night" { 20 } else { 150 };
         let mut random = random.clone();
         let series = rows(&format!("requests, {kind}"), 300, FORTNIGHT, |row, time| {
@@ -210,7 +211,7 @@ fn counted(random: &mut Random) -> Vec<Labeled> {
     made
 }
 
-/// Series in which nothing happens.
+/// Returns series without anomalies.
 pub fn quiet(random: &mut Random) -> Vec<Labeled> {
     let flat = rows("quiet, a flat line", 300, FORTNIGHT, |_, _| 45.0);
     let mut one = random.clone();

@@ -1,8 +1,8 @@
-//! Records hits over a Redis and a spool until it is killed: `recorder REDIS FOLDER SEED MILLIS`.
+//! Records hits into Redis and a spool until the process is killed: `recorder REDIS FOLDER SEED MILLIS`.
 //!
-//! It says `asked N` before it records its first N hits, or fewer, each with a visitor of its own, and `durable N` once
-//! so many of them are in the file or in the store. When the file cannot be written it says `failing`. It says few lines:
-//! the harness keeps a number of them.
+//! All hits have different visitors. The program prints `announced N` before it records up to N hits, and
+//! `durable N` if N hits are written to the file or the store. If the file can't be written, it prints
+//! `failing`. The output must be kept short because the harness only stores a limited number of lines.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -13,7 +13,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, RedisStore};
 use tokio::time::sleep;
 
-/// The hits that are said at once, more than are recorded at once.
+/// Number of hits to announce. This must be more than the hits in a single iteration.
 const ASKED: u64 = 50;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let interval = Duration::from_millis(millis);
     let counters = Counters::builder(store).flush_interval(interval).spool(folder).build()?;
     let (recorder, stats) = (counters.recorder(), counters.stats());
-    // It runs for as long as the process does.
+    // This will run as long as the process.
     let _upkeep = counters.spawn();
     let all = ["a", "b", "c"].map(|name| recorder.counter(name));
     let key = VisitorKey::new([7; 16]);
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Writes a line at once: what is in a buffer is lost with the process.
+/// Prints a line and flushes, because buffered output would be lost if the process is killed.
 fn println(line: &str) -> std::io::Result<()> {
     let mut output = stdout().lock();
     writeln!(output, "{line}")?;

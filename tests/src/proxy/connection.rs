@@ -14,25 +14,25 @@ use super::faults::{Faults, Protocol};
 use super::frames::{Frame, Frames};
 use crate::resp;
 
-/// How long the requests before a dropped one may take to be answered.
+/// Time to wait for replies to earlier requests when a request is dropped.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What the kernel takes in, in bytes, of a client that is not read.
+/// Receive buffer in bytes while we do not read from a client.
 const UNREAD: usize = 4 * 1024;
 
-/// What it takes in once the client is read again.
+/// Receive buffer in bytes when we resume reading.
 const READ: usize = 1024 * 1024;
 
-/// Carries one connection, to its end or to the fault that ends it.
+/// Handles a connection, which can be closed by either side or by a fault.
 pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults>) {
     let ended = {
         let mut passing = pin!(pass(&mut client, &faults));
-        // In this order, so that a connection made during a fault never reaches the server.
+        // The order matters: a connection that is made during a fault must not reach the server.
         tokio::select! {
             biased;
             () = faults.until(|conduct| conduct.refuse) => Fault::None,
             () = faults.until(|conduct| conduct.forgotten >= number) => {
-                // Both ends stay open, with nobody between them.
+                // Both ends stay open, but nothing is forwarded.
                 faults.until(|conduct| conduct.refuse).await;
                 Fault::None
             }
@@ -54,14 +54,14 @@ pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults
     }
 }
 
-/// The fault that a connection keeps after the last frame was passed on.
+/// A fault that applies to a connection when forwarding has stopped.
 enum Fault {
     None,
     BlackHole,
     Nonsense,
 }
 
-/// Answers whatever the client sends with `OK`, until the client is gone.
+/// Replies `OK` to everything until the client disconnects.
 async fn answer_nonsense(client: &mut TcpStream) {
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(1..) = client.read(&mut bytes).await {
@@ -71,7 +71,7 @@ async fn answer_nonsense(client: &mut TcpStream) {
     }
 }
 
-/// Passes frames both ways until either side is gone or something was lost.
+/// Forwards frames in both directions, and returns if either side disconnects or a frame is dropped.
 async fn pass(client: &mut TcpStream, faults: &Faults) {
     let Ok(mut server) = TcpStream::connect(faults.upstream()).await else {
         return;
@@ -99,13 +99,14 @@ async fn pass(client: &mut TcpStream, faults: &Faults) {
         () = &mut replies => return,
     };
     if ended == Ended::Dropped {
-        // Those who asked before get their answers: a dropped request loses itself alone.
+        // Only the dropped request is lost. Earlier requests should still get a reply.
         drop(time::timeout(GRACE, replies).await);
     }
 }
 
-/// Passes statements on until the client is gone or a commit was dropped; `is_lost` is set with a commit whose answer is
-/// to be lost. A client sends it alone, when everything before it was answered.
+/// Forwards statements, and returns if the client disconnects or a commit is dropped. Sets `is_lost` if the
+/// response to a commit should be dropped. We rely on the client not pipelining a commit: it waits for all
+/// earlier responses first.
 async fn pass_statements(
     mut client: impl AsyncRead + Unpin,
     mut server: impl AsyncWrite + Unpin,
@@ -115,7 +116,7 @@ async fn pass_statements(
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = client.read(&mut bytes).await {
         faults.count_request();
-        // And not `READ COMMITTED`.
+        // This must not match READ COMMITTED.
         let is_word = |word: &[u8]| word.starts_with(b"COMMIT") && word.get(6) != Some(&b'T');
         let is_commit = (0..read).any(|place| is_word(&bytes[place..read]));
         if is_commit && faults.to_drop.spend() {
@@ -130,7 +131,7 @@ async fn pass_statements(
     }
 }
 
-/// Passes answers on until the server is gone or one was lost.
+/// Forwards responses, and returns if the server disconnects or a response is dropped.
 async fn pass_answers(
     mut server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
@@ -150,34 +151,33 @@ async fn pass_answers(
     }
 }
 
-/// Why no more requests are passed on.
+/// Reason why requests are not forwarded any more.
 #[derive(PartialEq, Eq)]
 enum Ended {
     Gone,
     Dropped,
 }
 
-/// A request, for the one who passes the reply on.
+/// Describes how to handle the reply to a request.
 enum Asked {
-    /// It is no call, and its reply passes.
+    /// Not a call. The reply is forwarded.
     Other,
-    /// It calls a script or executes a transaction.
+    /// Calls a script or executes a transaction.
     Call,
-    /// The server is asked something else, and these bytes stand for its reply.
+    /// A different command was sent to the server. These bytes replace the reply.
     Replaced(Vec<u8>),
-    /// The server is not asked: these bytes are the reply.
+    /// Nothing was sent to the server. These bytes are the reply.
     Answered(Vec<u8>),
 }
 
-/// What a client asks, request by request.
+/// Tracks the transaction state of a client.
 #[derive(Default)]
 struct Dialogue {
     in_transaction: bool,
 }
 
 impl Dialogue {
-    /// Whether the request calls a script or executes a transaction. What a transaction queues is
-    /// neither.
+    /// Returns whether the request calls a script or executes a transaction. Queued commands are not calls.
     fn is_call(&mut self, request: &Frame) -> bool {
         let is_exec = request.is_any_of(&["EXEC"]);
         if is_exec || request.is_any_of(&["DISCARD"]) {
@@ -189,8 +189,7 @@ impl Dialogue {
     }
 }
 
-/// Passes requests on, and says of each to `asked`, before the server can answer it, what becomes
-/// of its reply.
+/// Forwards requests. How to handle the reply is sent to `pending` first, i.e. before the server can reply.
 async fn pass_requests(
     client: ReadHalf<'_>,
     mut server: impl AsyncWrite + Unpin,
@@ -204,7 +203,7 @@ async fn pass_requests(
             biased;
             () = faults.until(|conduct| conduct.stop_reading) => {
                 let socket = SockRef::from(requests.reader().as_ref());
-                // Only how soon the client notices depends on these.
+                // This only affects how soon the client notices.
                 drop(socket.set_recv_buffer_size(UNREAD));
                 faults.until(|conduct| !conduct.stop_reading).await;
                 drop(socket.set_recv_buffer_size(READ));
@@ -219,7 +218,7 @@ async fn pass_requests(
             return Ended::Dropped;
         }
         if is_call && !faults.to_pass.spend() && faults.to_hold.spend() {
-            // Meanwhile nobody looks whether the client is still there.
+            // While we wait, we do not check if the client has disconnected.
             faults.until(|conduct| !conduct.hold).await;
         }
         let (becomes, bytes) = if !is_call {
@@ -227,7 +226,7 @@ async fn pass_requests(
         } else if !faults.to_answer.spend() {
             (Asked::Call, request.bytes)
         } else if request.is_any_of(&["EXEC"]) {
-            // The server must not stay in the transaction.
+            // The server must leave the transaction.
             (Asked::Replaced(faults.answer()), resp::encode(&["DISCARD"]))
         } else {
             (Asked::Answered(faults.answer()), Vec::new())
@@ -238,8 +237,8 @@ async fn pass_requests(
     }
 }
 
-/// Passes replies on until the server is gone, or one is swallowed, or there are no more requests
-/// and all have been answered.
+/// Forwards replies. This returns if the server disconnects, if a reply is dropped, or if all requests have
+/// been replied to and no more can arrive.
 async fn pass_replies(
     server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
@@ -247,11 +246,11 @@ async fn pass_replies(
     faults: &Faults,
 ) {
     let mut replies = Frames::new(server);
-    // The request that is to be answered next.
+    // The request to which the next reply belongs.
     let mut awaited = None;
     loop {
         let (bytes, received) = tokio::select! {
-            // In this order: a reply is read after the request that it answers.
+            // The order matters: we must know the request before we read the reply.
             biased;
             asked = unanswered.recv(), if awaited.is_none() => match asked {
                 None => return,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
-/// What a proxy does wrong at the moment, and what it has done wrong.
+/// Active faults and statistics of a proxy.
 #[derive(Debug)]
 pub(super) struct Faults {
     pub(super) protocol: Protocol,
@@ -16,38 +16,38 @@ pub(super) struct Faults {
     pub(super) to_swallow: Budget,
     pub(super) to_drop: Budget,
     pub(super) to_answer: Budget,
-    /// Calls that pass before the first is held.
+    /// Calls to forward before the proxy starts to hold calls.
     pub(super) to_pass: Budget,
     pub(super) to_hold: Budget,
     answer: Mutex<Vec<u8>>,
     connections: AtomicU64,
     round_trips: AtomicU64,
-    /// Whether a reply has been passed on since the last request.
+    /// Whether a reply was forwarded since the latest request.
     has_replied: AtomicBool,
     last_request: Mutex<Instant>,
 }
 
-/// What is spoken, which says what a call is.
+/// Protocol of the server. This determines what a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Redis,
-    /// That of a SQL database, of which a commit is a call and nothing else is understood.
+    /// A SQL database. Only commits are recognized, and these are the calls.
     Sql,
 }
 
-/// How all connections are treated.
+/// Faults that affect all connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Conduct {
     pub(super) refuse: bool,
     pub(super) black_hole: bool,
     pub(super) stop_reading: bool,
     pub(super) hold: bool,
-    /// How many of the connections, in the order in which they were made, have been forgotten.
+    /// Number of connections that are frozen, in the order in which they were accepted.
     pub(super) forgotten: u64,
-    /// Number of connections, in the order in which they were made, that get nonsense as answers.
+    /// Number of connections that are out of sync, in the order in which they were accepted.
     pub(super) desynchronized: u64,
     pub(super) delay: Duration,
-    /// How long nobody must have asked anything before a reply is passed on.
+    /// Time without requests that is required to forward a reply.
     pub(super) silence: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Faults {
         *self.upstream.lock().expect("nothing panics under this lock") = upstream;
     }
 
-    /// The proxy's own answer, as bytes.
+    /// Returns the reply that is sent by the proxy.
     pub(super) fn answer(&self) -> Vec<u8> {
         self.answer.lock().expect("nothing panics under this lock").clone()
     }
@@ -102,13 +102,13 @@ impl Faults {
         *self.answer.lock().expect("nothing panics under this lock") = answer;
     }
 
-    /// Waits until the conduct is such.
+    /// Waits until `such` returns `true` for the conduct.
     pub(super) async fn until(&self, such: impl FnMut(&Conduct) -> bool) {
         let mut conduct = self.conduct.subscribe();
         drop(conduct.wait_for(such).await.expect("we hold the sender"));
     }
 
-    /// Waits until a reply that was received then may be passed on.
+    /// Waits until a reply that was received at this time may be forwarded.
     pub(super) async fn until_due(&self, received: Instant) {
         let Conduct { delay, .. } = *self.conduct.borrow();
         let mut due = received + delay;
@@ -122,7 +122,7 @@ impl Faults {
         }
     }
 
-    /// Counts a connection, and returns its number: the first is 1.
+    /// Counts a connection and returns the connection number, starting from 1.
     pub(super) fn count_connection(&self) -> u64 {
         self.connections.fetch_add(1, Relaxed) + 1
     }
@@ -132,7 +132,7 @@ impl Faults {
     }
 }
 
-/// How often a fault is still to happen, and how often it has.
+/// Number of times a fault will still happen, and has happened so far.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     left: AtomicU64,
@@ -144,7 +144,7 @@ impl Budget {
         self.left.store(left, Relaxed);
     }
 
-    /// Takes one, if there is one left.
+    /// Returns whether the fault should happen, and counts it.
     pub(super) fn spend(&self) -> bool {
         let taken = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         self.spent.fetch_add(u64::from(taken), Relaxed);

@@ -3,17 +3,17 @@ use tokio::time::Instant;
 
 use crate::resp::{self, Value};
 
-/// One whole frame, as it came and as it reads.
+/// A complete frame, as raw bytes and as a parsed value.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
     pub(super) value: Value,
-    /// When its last byte came.
+    /// Time at which the end of the frame was received.
     pub(super) received: Instant,
 }
 
 impl Frame {
-    /// Whether it is a request by one of these commands.
+    /// Returns whether this is a request with any of these commands.
     pub(super) fn is_any_of(&self, commands: &[&str]) -> bool {
         let Value::Array(words) = &self.value else {
             return false;
@@ -24,13 +24,13 @@ impl Frame {
         commands.iter().any(|command| word.eq_ignore_ascii_case(command.as_bytes()))
     }
 
-    /// Whether it comes unasked, which RESP3 marks by a type of its own.
+    /// Returns whether this is a push message, which has a separate type in RESP3.
     pub(super) fn is_push(&self) -> bool {
         self.bytes.starts_with(b">")
     }
 
-    /// Whether the server says that it has not run what was called: the script is not known, or
-    /// the transaction was no good.
+    /// Returns whether this is an error that means the call was not executed: either the script is unknown,
+    /// or the transaction was aborted.
     pub(super) fn is_not_run(&self) -> bool {
         let Value::Error(text) = &self.value else {
             return false;
@@ -39,11 +39,11 @@ impl Frame {
     }
 }
 
-/// A stream of bytes, read frame by frame.
+/// Splits a byte stream into frames.
 #[derive(Debug)]
 pub(super) struct Frames<R> {
     reader: R,
-    /// What has come and is no whole frame yet.
+    /// Bytes of an incomplete frame.
     buffer: Vec<u8>,
     received: Instant,
 }
@@ -53,16 +53,16 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         Self { reader, buffer: Vec::new(), received: Instant::now() }
     }
 
-    /// Where they come from.
+    /// Returns the underlying reader.
     pub(super) fn reader(&self) -> &R {
         &self.reader
     }
 
-    /// The next frame; `None` when the stream is over, broken or not RESP.
+    /// Returns the next frame, or `None` if the stream is closed, broken, or not RESP.
     ///
     /// # Cancel safety
     ///
-    /// A call that is dropped loses no byte.
+    /// This is cancel safe: no bytes are lost if the future is dropped.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {
             match resp::decode(&self.buffer) {

@@ -15,7 +15,7 @@ use crate::until::until;
 const INCREMENT: [&str; 3] = ["EVAL", "return redis.call('INCR', 'n')", "0"];
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// A client that knows the protocol and nothing else.
+/// A minimal client.
 struct Client {
     replies: Frames<OwnedReadHalf>,
     requests: OwnedWriteHalf,
@@ -30,11 +30,11 @@ impl Client {
 
     async fn send(&mut self, requests: &[&[&str]]) {
         let bytes: Vec<u8> = requests.iter().flat_map(|words| encode(words)).collect();
-        // A connection that is closed meanwhile is told by the reply that does not come.
+        // If the connection has been closed, the test will notice because it does not get a reply.
         drop(self.requests.write_all(&bytes).await);
     }
 
-    /// The next reply; `None` when the connection has been closed.
+    /// Returns the next reply, or `None` if the connection is closed.
     async fn reply(&mut self) -> Option<Value> {
         timeout(LIMIT, self.replies.next())
             .await
@@ -99,7 +99,7 @@ async fn a_client_of_the_newer_protocol_is_understood() {
     client.send(&[&["HELLO", "3"], &["CLIENT", "TRACKING", "ON", "BCAST"]]).await;
     assert!(matches!(client.reply().await, Some(Value::Array(_))));
     assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
-    // The invalidation is pushed: the reply after it is still that of the script.
+    // The server pushes an invalidation message, but the next reply must still be matched to the script.
     client.send(&[&["SET", "n", "1"], &["PING"]]).await;
     for _ in 0..3 {
         assert!(client.reply().await.is_some());
@@ -202,7 +202,7 @@ async fn a_forgotten_connection_is_silent_and_a_new_one_works() {
     let mut new = Client::connect(proxy.address()).await;
     new.send(&[&INCREMENT]).await;
     assert_eq!(new.reply().await, Some(Value::Int(1)));
-    // Both, and the one that asks.
+    // The two clients, and the connection of this command.
     let connected = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
     until("nobody else is connected", LIMIT, async || connected() == 3).await;
     proxy.refuse(true);

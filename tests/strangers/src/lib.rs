@@ -1,7 +1,7 @@
-//! What each of these programs does around its application: counters over a Redis, a port, and an orderly end.
+//! The parts that these programs share: counters on Redis, a listener, and graceful shutdown.
 //!
-//! A program is told its Redis by `COUNTER_REDIS`, says on which port it listens, and after a SIGTERM ends when
-//! its last hit is stored.
+//! A program reads the Redis URL from `COUNTER_REDIS`, prints the listening address, and on SIGTERM exits as
+//! soon as the last hit is stored.
 
 use std::env;
 use std::error::Error;
@@ -17,13 +17,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The key of visitors: of two under a random one, one pair in 16,384 would be one visitor.
+/// A fixed visitor key. With a random key, a test with two visitors would fail if they share a register, with
+/// a probability of 1 in 16,384.
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
-/// Whatever ends a program.
+/// An error that ends a program.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The counters of a program, and the loop that sends their hits.
+/// A program's recorder, and the task that sends the hits.
 #[derive(Debug)]
 pub struct Counting {
     recorder: Recorder,
@@ -32,10 +33,10 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Begins to count in the Redis of `COUNTER_REDIS`.
+    /// Starts counting to the Redis server in `COUNTER_REDIS`.
     ///
     /// # Errors
-    /// When that is not set, or is no address.
+    /// If the variable is not set or not a valid URL.
     pub async fn start() -> Result<Self, Failure> {
         let store = RedisStore::connect(&env::var("COUNTER_REDIS")?, Namespace::default()).await?;
         let mut counters = Counters::builder(store).build()?;
@@ -45,53 +46,53 @@ impl Counting {
         Ok(Self { recorder, stop, upkeep })
     }
 
-    /// The layer, with what the clients can see as well: methods and statuses.
+    /// Returns the layer, with facets that clients can verify: methods and statuses.
     ///
     /// # Errors
-    /// When the identity cannot tell visitors apart.
+    /// If the identity can't be used to distinguish visitors.
     pub fn layer(&self, identity: impl Into<Identity>) -> Result<AccessCounterLayer, Failure> {
         let layer = AccessCounterLayer::new(self.recorder.clone()).identity(identity.into().key(KEY))?;
         Ok(layer.facets([Facet::Method, Facet::Status]))
     }
 
-    /// The recorder, for further layers.
+    /// Returns the recorder, to be used for additional layers.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// Ends when the last hit is stored.
+    /// Waits until the last hit is stored.
     ///
     /// # Errors
-    /// When it is not.
+    /// If the hits can't be stored.
     pub async fn finish(self) -> Result<(), Failure> {
         drop(self.stop);
         Ok(self.upkeep.await??)
     }
 }
 
-/// Listens on a free port of the loopback address, and says so.
+/// Listens on a free loopback port, and prints the address.
 ///
 /// # Errors
-/// When there is none.
+/// If binding or printing fails.
 pub async fn listen() -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     say_address(listener.local_addr()?)?;
     Ok(listener)
 }
 
-/// Says where a server listens.
+/// Prints the address of a server.
 ///
 /// # Errors
-/// When nobody reads the output.
+/// If the output is closed.
 pub fn say_address(address: SocketAddr) -> Result<(), Failure> {
     say(&format!("listening on {address}"))
 }
 
-/// Says a line, at once.
+/// Prints a line and flushes the output.
 ///
 /// # Errors
-/// When nobody reads the output.
+/// If the output is closed.
 pub fn say(line: &str) -> Result<(), Failure> {
     let mut output = stdout().lock();
     writeln!(output, "{line}")?;
@@ -101,7 +102,7 @@ pub fn say(line: &str) -> Result<(), Failure> {
 /// Waits for a SIGTERM.
 ///
 /// # Panics
-/// Outside of a Tokio runtime with signals.
+/// If called outside a Tokio runtime with signals enabled.
 pub async fn terminated() {
     signal(SignalKind::terminate()).expect("a runtime with signals").recv().await;
 }

@@ -1,4 +1,4 @@
-//! Access to the admin router, and the headers that browsers are sent.
+//! Access to the admin router, and security headers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Alerts in the API and on their page: what is told of them, and who may silence them.
+//! Alerts in the JSON API and on the alerts page, and the permission to silence rules.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::support::{name, precision, store};
 
 const TOKEN: &str = "a-long-random-token";
 
-/// A site with a watch over two rules, the first of which is raised by the last two hours.
+/// A site with a watch over two rules. The first rule can be raised by hits in the two latest hours.
 struct Watched {
     site: Site,
     watch: Watch,
-    /// The time at which the last of these hours is judged.
+    /// The time at which the latest of these hours is evaluated.
     judged: Timestamp,
 }
 
@@ -201,7 +201,7 @@ async fn nobody_silences_unless_it_was_said_and_the_lack_of_the_right_names_the_
                 }
             }
         }
-        // Whoever may read sees no form that would be refused.
+        // Readers must not see forms that would be rejected.
         let page = send(router, "/admin/stats/alerts", Some(("authorization", &shown))).await;
         assert_eq!(
             (page.status, page.body.contains("Send a test")),
@@ -246,7 +246,7 @@ async fn the_page_says_why_a_rule_is_raised_and_its_forms_do_what_the_api_does()
         page.body.find("loud</bdi> <span").expect("a rule")
             < page.body.find("errors</bdi> <span").expect("a rule")
     );
-    // A page that has not changed is not sent again.
+    // An unchanged page should not be sent again.
     let request = Request::get("/admin/stats/alerts").header("cookie", shown.1);
     let request = request.header(header::IF_NONE_MATCH, &page.headers[header::ETAG]);
     let same = answer(&router, request.body(Body::empty()).expect("an address")).await;
@@ -273,7 +273,7 @@ async fn the_page_says_why_a_rule_is_raised_and_its_forms_do_what_the_api_does()
     for (form, status) in [("rule=calm&seconds=60", 404), ("rule=errors&seconds=x", 400), ("", 400)] {
         assert_eq!(post_form(&router, "silence", form, shown).await.status, status, "{form}");
     }
-    // A page of another site can send the form, too, with the session of its visitor.
+    // A page on a different site can also submit the form, with the visitor's session.
     for path in ["silence", "test"] {
         let request = Request::post(format!("/admin/stats/alerts/{path}")).header("cookie", shown.1);
         let request =
@@ -313,7 +313,7 @@ async fn there_is_no_such_path_unless_it_was_said() {
     assert!(!metrics.contains("access_counter_alert_"), "{metrics}");
 }
 
-/// Serves the dashboard of a site with a rule that is raised and stays so, and with a watch; returns its link.
+/// Serves the dashboard of a site with a running watch and a rule that stays raised, and returns the link.
 pub(super) async fn serve_alerts() -> String {
     let store = MemoryStore::new();
     let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
@@ -338,7 +338,7 @@ pub(super) async fn serve_alerts() -> String {
     format!("http://{address}/admin/stats?token=a-token-for-tests")
 }
 
-/// A page for people, which is there.
+/// Fetches an HTML page that must exist.
 async fn page(router: &Router, path: &str) -> String {
     let page = send(router, &format!("/admin/stats{path}"), None).await;
     assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.body);
@@ -371,7 +371,7 @@ async fn the_charts_of_a_counter_have_the_alerts_of_the_rules_that_look_at_it() 
     watched.site.record("/other", watched.judged, 1).await;
     let end = watched.judged.minus(Watch::LATENESS.as_secs());
     let time = format!("precision=3600&span=2&to={end}");
-    // It is raised by the second of two hours.
+    // The rule is raised by the second of two hours.
     for path in ["/counter?counter=%2F&", "/counter/parts?counter=%2F&", "?counter=hits&counter=%2F&"] {
         let page = page(&router, &format!("{path}{time}")).await;
         assert_eq!(page.matches("<path class=\"annotation raised\" d=\"M750 0V220\"").count(), 1, "{page}");
@@ -381,7 +381,7 @@ async fn the_charts_of_a_counter_have_the_alerts_of_the_rules_that_look_at_it() 
     for path in ["/counter?counter=%2Fother&", "?"] {
         assert!(!page(&router, &format!("{path}{time}")).await.contains("annotation raised"), "{path}");
     }
-    // It is resolved by the hour that follows, which has no hits.
+    // The rule is resolved by the next hour, because it does not have hits.
     watched.watch.check_once(watched.judged.plus(3600)).await.expect("memory answers");
     let time = format!("precision=3600&span=2&to={}", end.plus(3600));
     let page = page(&router, &format!("/counter?counter=%2F&{time}")).await;

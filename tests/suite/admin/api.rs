@@ -1,4 +1,4 @@
-//! The JSON of the admin router.
+//! The JSON API of the admin router.
 
 use std::num::NonZeroU32;
 
@@ -191,7 +191,7 @@ async fn who_has_the_answer_already_is_told_so_until_it_changes() {
         assert_eq!((again.status, &*again.body), (StatusCode::NOT_MODIFIED, ""));
         assert_eq!(again.headers[header::ETAG], tag);
     }
-    // Late, as after an outage.
+    // A late hit, as after an outage.
     site.record("hits", start, 1).await;
     let changed = send(&site.router, &path, Some(("if-none-match", tag))).await;
     assert_eq!(changed.status, StatusCode::OK);
@@ -203,7 +203,7 @@ async fn what_is_over_may_be_kept_for_a_while_and_what_goes_on_may_not() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     site.record("hits", hour.minus(7200), 2).await;
-    // The hour that goes on may end meanwhile, and the one after it will not.
+    // The current hour can end in the meantime, but the hour after it will not.
     for (to, kept) in [(hour.minus(3600), "private, max-age="), (hour.plus(7200), "private, no-cache")] {
         for question in ["series?counter=hits&", "total?counter=hits&", "uniques?counter=hits&", "top?"] {
             let path = format!("{question}precision=3600&from={}&to={to}", hour.minus(7200));
@@ -251,7 +251,7 @@ async fn uniques_are_of_all_the_counters_together() {
 #[tokio::test]
 async fn counters_are_listed_by_name_with_the_precisions_that_they_have() {
     let mut site = site();
-    // A day ago: long gone from the seconds and the minutes.
+    // This was a day ago, so the finer precisions have already expired.
     site.record("b", Timestamp::now().minus(86_400), 2).await;
     site.record("a", Timestamp::now(), 1).await;
     let all = json!([1, 5, 60, 300, 3600, 18_000, 86_400]);
@@ -526,7 +526,7 @@ async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
 #[tokio::test]
 async fn the_ledger_and_bad_input_need_no_store() {
     let (_redis, site) = site_without_redis().await;
-    // With the store they would be told that it is away.
+    // If these needed the store, they would fail with `503`.
     let (ledger, bad) = (ask(&site.router, "ledger").await, ask(&site.router, "counters?limit=0").await);
     assert_eq!((ledger.status, bad.status), (StatusCode::OK, StatusCode::BAD_REQUEST));
 }
@@ -576,7 +576,7 @@ async fn what_only_another_program_counted_has_totals_and_no_lifetime() {
         server.int(&["HINCRBY", &format!("count:86400:{counter}"), &start.to_string(), &count.to_string()]);
     }
     site.record("both", start, 3).await;
-    // A counter that this process knows and has not counted yet.
+    // A counter that is registered in this process but does not have hits.
     _ = site.recorder().counter("none");
     for (counter, total) in [("theirs", 7), ("both", 5)] {
         let answer = ask(&site.router, &format!("total?counter={counter}&precision=86400")).await;

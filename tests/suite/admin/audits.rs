@@ -1,4 +1,4 @@
-//! Audits of an archive, by who may make them.
+//! Archive audits via the API, and the permission to run audits.
 
 use std::future::ready;
 
@@ -17,7 +17,7 @@ use crate::support::{name, precision, store};
 const TOKEN: &str = "a-long-random-token";
 const AUDIT: &str = "/admin/stats/api/audit";
 
-/// A site over an archive, with three hits of two days ago that both stores have.
+/// Creates a site over an archive. Both stores have three hits from two days ago.
 async fn site(near: impl Store, far: MemoryStore, access: Access) -> Site {
     let archive = Archive::new(near, far);
     let mut site = Site::archived(archive.clone(), access);
@@ -27,7 +27,7 @@ async fn site(near: impl Store, far: MemoryStore, access: Access) -> Site {
     site
 }
 
-/// An instant whose day is over, and has been for a while.
+/// A time on a day that ended long enough ago to be copied to the archive.
 fn before() -> Timestamp {
     Timestamp::now().minus(2 * 86_400)
 }
@@ -47,7 +47,7 @@ async fn audit(router: &Router, question: &str) -> Value {
     audit.json()
 }
 
-/// Takes everything from a store, as an outage does.
+/// Deletes the counter from a store, like an outage would.
 async fn lose(site: &Site, near: &impl Store) {
     near.forget(&name("/"), site.counters.stats().grid(), Timestamp::now()).await.expect("it is there");
 }
@@ -73,7 +73,7 @@ async fn what_the_near_store_lost_is_told_with_both_values_and_returns_when_the_
     assert_eq!(found["differing"], 2);
     let differences = found["differences"].as_array().expect("a list");
     assert_eq!(differences.len(), 2);
-    // A day may have begun since.
+    // A new day can have started since then.
     assert!([began, before()].into_iter().any(|at| differences.contains(&day(at))), "{found}");
     assert_eq!(ask(&site.router, "audit").await.json(), json!({"last": found}));
     let told = health().await;
@@ -118,7 +118,7 @@ async fn of_two_at_once_one_is_refused_and_one_that_is_given_up_keeps_nobody_wai
     assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
     assert_eq!(refused.headers[header::CONTENT_TYPE], "application/problem+json");
     assert!(refused.body.contains("under way"), "{}", refused.body);
-    // Redis is asked meanwhile.
+    // This drops the request while the audit waits for Redis.
     tokio::select! {
         biased;
         told = post(&site.router, "") => panic!("{}", told.body),
@@ -189,7 +189,7 @@ async fn nobody_audits_unless_it_was_said_and_the_lack_of_the_right_names_the_sc
         let lifetime = counters.stats().lifetimes(&[name("/")]).await.expect("memory")[0];
         assert_eq!(lifetime, if repaired { 3 } else { 0 }, "{access:?}");
     }
-    // Who may repair may nothing else.
+    // The permission to repair does not include other permissions.
     let site = site(MemoryStore::new(), MemoryStore::new(), owner().may_repair()).await;
     for (method, path) in
         [(Method::DELETE, "counters?counter=%2F"), (Method::POST, "hits?producer=a&number=1")]

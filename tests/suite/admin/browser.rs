@@ -1,6 +1,6 @@
-//! The dashboard in a browser: what people see, with the keyboard, without a script, on a telephone.
+//! The dashboard in a browser: with the keyboard, without JavaScript, and on a phone.
 //!
-//! Pictures of it are left in the folder `screenshots` of the target folder.
+//! Screenshots are written to the folder `screenshots` in the target folder.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::browser::{Key, Page, Wanted, browse, browse_at};
 use tests::until;
 
-/// How long what has to come may take, on a busy machine.
+/// Timeout for changes on a page, long enough to be safe on a busy machine.
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +22,7 @@ async fn the_link_opens_it_and_the_numbers_move_by_themselves() {
         page.until_text("#total", |total| total == "13").await;
         page.until_text("#visitors", |visitors| visitors == "1").await;
         page.until_text("#live", |live| live == "Live").await;
-        // The table follows, and so does the chart's, which is shut.
+        // The table is also updated, and so is the closed table below the chart.
         page.until_text("#rows", |rows| rows.contains("/articles 6 ")).await;
     })
     .await;
@@ -33,7 +33,7 @@ async fn the_link_opens_it_from_another_site_too() {
     browse(Wanted::default(), |page| async move {
         page.open("").await;
         let here = page.address().await;
-        // The same server is another site under another name.
+        // The same server under a different name is a different site.
         let other = format!("{}?token=a-token-for-tests", here.replace("127.0.0.1", "localhost"));
         page.run(&format!("location.href = '{other}'")).await;
         let is_at = async |address: &str| page.address().await == address;
@@ -57,7 +57,7 @@ async fn who_logs_out_sees_no_numbers_any_more() {
         page.until_text("h1", |title| title == "Logged out").await;
         let status = "fetch('/admin/stats/api/ledger').then((answer) => done(answer.status))";
         assert_eq!(page.run_until_done(status).await, 401);
-        // The browser complains about the status.
+        // The browser logs the status as an error.
         until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
     })
     .await;
@@ -80,7 +80,7 @@ async fn who_has_no_session_is_asked_for_the_token_and_led_to_the_page() {
         page.press("#token", Key::Enter).await;
         page.until_text("h1", |title| title == "/").await;
         assert!(page.address().await.ends_with("/admin/stats/counter?counter=%2F&precision=3600"));
-        // The browser complains about the status of both pages.
+        // The browser logs the status of both pages as errors.
         until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
     })
     .await;
@@ -97,7 +97,7 @@ async fn everything_can_be_done_by_keyboard() {
         page.run("history.back()").await;
         page.until_text("#chart-title", |title| title == "Hits per minute").await;
 
-        // Another bucket may begin at any time, and the rows move on: places are told by their time.
+        // A new bucket can start at any time and shift the rows, so we compare times instead of positions.
         let before = look(&page).await.last;
         page.press("#lines", Key::End).await;
         let end = look(&page).await;
@@ -124,7 +124,7 @@ async fn a_note_is_added_by_keyboard_with_or_without_a_script_read_in_the_chart_
             assert!(page.address().await.ends_with("/admin/stats?precision=3600&span=30"));
             page.picture(if script { "note" } else { "note without a script" }).await;
             if script {
-                // An hour may have ended in the meantime.
+                // It is possible that the hour has ended in the meantime.
                 until("the chart tells of it", LIMIT, async || {
                     page.press("#lines", Key::End).await;
                     let now = look(&page).await.said.contains("Version <1.4>");
@@ -145,14 +145,14 @@ async fn a_note_is_added_by_keyboard_with_or_without_a_script_read_in_the_chart_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live() {
     browse(Wanted::default(), |page| async move {
-        // So many hours have not passed, and so many seconds soon will have.
+        // There is less than 30 hours of history, but soon there will be 30 seconds.
         page.open("?precision=3600&span=30").await;
         page.press("#forecast", Key::Enter).await;
         page.until_text("#outlook", |words| words.starts_with("Nothing is expected yet")).await;
         assert!(page.address().await.ends_with("?precision=3600&span=30&forecast=1"));
         page.press("#p1", Key::Enter).await;
         page.until_text("#outlook", |words| words.contains("finished buckets, with the band")).await;
-        // What is still to come may have come by the time that it is read.
+        // It is possible that a bucket "still to come" is over when we read it.
         until("the last bucket is still to come", LIMIT, async || {
             page.press("#lines", Key::End).await;
             let said = look(&page).await.said;
@@ -245,7 +245,7 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
         [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 390, 844)]
     {
         browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, move |page| async move {
-            // A session of its own site may record, and then there is a table of sources.
+            // A same-origin session can record hits, and the page then has a sources table.
             page.open("").await;
             let sent = "return fetch('/admin/stats/api/hits?producer=shop&number=1', { method: 'POST', body: '{}' })
                 .then((answer) => answer.status)";
@@ -278,7 +278,7 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
             page.until_refreshed(3).await;
             assert_eq!(page.run(places).await, before, "{name}: nothing jumps while it is live");
             page.picture(name).await;
-            // What was measured is there, and can be read as a table.
+            // Measurements are displayed, also as a table.
             page.open("/counter?counter=%2Farticles&precision=60&span=30").await;
             page.until_text("#measured", |text| text.contains("Time to the head of the response")).await;
             page.run("document.getElementById('bands-details').open = true").await;
@@ -303,7 +303,7 @@ async fn another_time_is_chosen_by_keyboard_with_a_script_and_by_links_and_forms
             page.until_text("#sums", |sums| sums.contains("compared with") && sums.contains("A hits 8"))
                 .await;
             assert!(page.address().await.ends_with("?precision=3600&span=24&ago=86400"));
-            // The form has both days, and asks for them.
+            // The form is filled in with both days, and submits both.
             page.press("#against", Key::Enter).await;
             let asked = async || page.address().await.contains("&against=20");
             until("the days are in the address", LIMIT, asked).await;
@@ -397,7 +397,7 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
                     assert_eq!(page.run(RULES).await, json!([]), "{name}, {state}");
                     let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                     assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
-                    // No two names of the axis touch each other.
+                    // Axis labels must not overlap.
                     assert_eq!(page.run(AXIS).await, json!([]), "{name}, {state}");
                 }
                 let marks = "return [...document.querySelectorAll('.time')].map((mark) => mark.textContent)";
@@ -408,7 +408,7 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
                     1,
                     "{marks}"
                 );
-                // The year is told where it is another one.
+                // Dates include the year if it is not the current year.
                 page.until_text("#sums", |sums| sums.contains(" 20")).await;
                 page.press("#lines", Key::Home).await;
                 page.until_text("#readout", |said| said.contains(" 20") && said.contains("A hits: ")).await;
@@ -444,7 +444,7 @@ async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without
                 page.press("#test button", Key::Enter).await;
                 page.until_text("#history", |history| history.contains("messages arrive")).await;
                 if script {
-                    // The page follows by itself when a watch has delivered it.
+                    // The page updates when the watch has delivered the message.
                     page.until_text("#live", |live| live == "Live").await;
                     page.until_text("#history tr:nth-child(1) td:last-child", |told| {
                         told.starts_with("told ")
@@ -467,7 +467,7 @@ async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without
     }
 }
 
-/// Names of the axis of time that touch the ones before them, or are cut off.
+/// Time axis labels that overlap the label to the left, or are cut off.
 const AXIS: &str = r##"
 const box = document.getElementById("lines").getBoundingClientRect();
 const marks = [...document.querySelectorAll(".time")].filter((mark) => mark.checkVisibility());
@@ -476,7 +476,7 @@ return boxes.filter(([, at], place) =>
   at.left < box.left - 1 || at.right > box.right + 1 || (place && at.left < boxes[place - 1][1].right + 2)).map(([text]) => text);
 "##;
 
-/// What is looked at in the chart, and what its table has there, at one moment.
+/// The selected sample in the chart, and the matching table row, read atomically.
 #[derive(Debug)]
 struct Look {
     at: u64,
@@ -502,7 +502,7 @@ return [at(row), at(rows.at(-1)), lines.getAttribute("aria-valuetext"),
   `${row.cells[0].textContent}, A hits: ${row.cells[1].textContent}`];
 "##;
 
-/// What every page keeps to; returns what does not.
+/// Accessibility rules for all pages. This returns the violations.
 const RULES: &str = r##"
 const wrong = [], say = (rule, element) => wrong.push(`${rule}: ${element.outerHTML.slice(0, 120)}`);
 const all = (selector) => [...document.querySelectorAll(selector)];

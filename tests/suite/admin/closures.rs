@@ -1,4 +1,4 @@
-//! Access by a closure of the application.
+//! Access via a closure of the application.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::site::send;
 
 const LEDGER: &str = "/admin/stats/api/ledger";
 
-/// The account that a layer of the application has left in a request.
+/// The account that an application layer stores in the request.
 #[derive(Clone, Debug)]
 struct Account(u64);
 
@@ -23,7 +23,7 @@ fn guarded(access: Access) -> Router {
     Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access))
 }
 
-/// Lets one account in, after a while.
+/// Allows a single account, after a delay.
 fn of_the_application() -> Access {
     Access::from_async_fn(|parts| {
         let account = parts.extensions.get::<Account>().cloned();
@@ -75,7 +75,7 @@ async fn the_no_of_a_closure_is_no_failed_login_and_keeps_nobody_out() {
         count.fetch_add(1, Ordering::Relaxed);
         false
     });
-    // What the application's own clients show is no guess where there is nothing to guess.
+    // Without a token to guess, credentials of the application's clients must not count as guesses.
     let only = guarded(no.clone());
     for number in 0..300 {
         let shown = format!("Bearer of-the-application-{number}");

@@ -1,4 +1,4 @@
-//! The answers of the admin router beside its own OpenAPI description.
+//! Responses of the admin router, checked against the OpenAPI description.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(crate) async fn description() -> Value {
     serde_json::from_slice(&body).expect("JSON")
 }
 
-/// Checks an answer of the router that is mounted at `/admin/stats`.
+/// Checks a response of the router mounted at `/admin/stats`.
 #[track_caller]
 pub(crate) fn check(
     described: &Value,
@@ -70,7 +70,7 @@ pub(crate) fn check(
     }
 }
 
-/// Checks a value against a schema, and that there is nothing in it of which the schema does not know.
+/// Checks a value against a schema. Fields that aren't in the schema are errors.
 #[track_caller]
 pub(crate) fn conforms(described: &Value, schema: &Value, value: &Value, at: &str) {
     if let Err(why) = fits(described, schema, value) {
@@ -139,7 +139,7 @@ async fn every_path_of_the_index_is_described_and_every_described_method_is_serv
     let paths = described["paths"].as_object().expect("paths");
     let can_be_read = paths.iter().filter(|(_, methods)| methods.get("get").is_some());
     let described: BTreeSet<_> = can_be_read.map(|(path, _)| path.clone()).collect();
-    // The first page has no slash at its end where it is mounted, and a described path would have one.
+    // The mounted overview page does not have a trailing slash, unlike a path in the description.
     assert_eq!(described, pages);
     for (path, methods) in paths {
         for method in methods.as_object().expect("methods").keys() {
@@ -240,7 +240,7 @@ async fn every_route_can_be_tried_on_a_page_without_script_and_style() {
     for forbidden in ["<script", "<style", "style=", "onclick"] {
         assert!(!page.body.contains(forbidden), "{forbidden}");
     }
-    // Every form leads to its route, from where the page is.
+    // Form actions are relative to the page, and must lead to a described route.
     for action in page.body.split("action=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
         let path = action.strip_prefix("../").expect("one up");
         assert!(!described["paths"][format!("/{path}")]["get"].is_null(), "{action}");

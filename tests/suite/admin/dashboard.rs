@@ -1,4 +1,4 @@
-//! The pages of the dashboard: contents, permissions and size.
+//! The dashboard pages: contents, permissions and size.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -197,7 +197,7 @@ async fn a_name_is_text_wherever_it_stands() {
 #[tokio::test]
 async fn a_name_does_not_turn_the_text_around_it() {
     let mut site = Site::new();
-    // A right-to-left override, and the end of an isolate before one.
+    // A right-to-left override, and an end of an isolate before the start of an isolate.
     let (name, shown) = ("/\u{202e}gpj.exe\u{2069}\u{2067}/", "/\u{fffd}gpj.exe\u{fffd}\u{fffd}/");
     site.record(name, Timestamp::now(), 5);
     site.flush().await;
@@ -205,7 +205,7 @@ async fn a_name_does_not_turn_the_text_around_it() {
     for path in [String::new(), format!("/counter?counter={encoded}"), format!("/parts?counter={encoded}")] {
         let page = site.page(&path).await;
         assert!(page.contains(&format!("<bdi>{shown}</bdi>")), "{path}: {page}");
-        // Values of forms are sent back as they are.
+        // Form values are submitted, so they must be unchanged.
         let visible: String =
             page.split("value=\"").map(|rest| rest.split_once('"').map_or(rest, |it| it.1)).collect();
         assert!(!visible.contains(name), "{path}: {visible}");
@@ -349,7 +349,7 @@ async fn a_time_is_compared_with_any_other_that_is_as_long() {
     let today = site.today();
     let recorder = site.counters.recorder();
     let (hits, key) = (recorder.counter("hits"), VisitorKey::new([7; 16]));
-    // 1 hit ten days ago, 2 the day before and so on; of as many visitors.
+    // A hit ten days ago, two hits eleven days ago, and so on. All of them have different visitors.
     for ago in 10..=100_u64 {
         for person in 0..ago - 9 {
             let visitor = key.visitor(&[&ago.to_le_bytes(), &person.to_le_bytes()]);
@@ -365,7 +365,7 @@ async fn a_time_is_compared_with_any_other_that_is_as_long() {
             row.split("<td>").skip(1).map(|cell| cell.split_once("</td>").expect("its end").0.to_owned());
         cells.collect::<Vec<_>>()
     };
-    // Seven days until ten days ago, and the seven that were 28 days before.
+    // The seven days until ten days ago, and the same days 28 days earlier.
     let to = today.minus(86_400 * 9);
     for other in [format!("ago={}", 28 * 86_400), format!("against={}", to.minus(28 * 86_400))] {
         let path = format!("?precision=86400&span=7&to={to}&{other}&counter=hits&counter=%2F&uniques=1");
@@ -377,7 +377,7 @@ async fn a_time_is_compared_with_any_other_that_is_as_long() {
             let (_, sums) = page.split_once("id=\"sums\"").expect("sums");
             assert!(sums.contains(", compared with <time"), "{sums}");
             assert!(sums.contains("28 <span class=\"down\">−87 %</span> from 224<"), "{sums}");
-            // Nothing is known of the other one from so long ago.
+            // The second counter is unknown in the earlier time.
             assert!(sums.contains("1 from unknown<"), "{sums}");
         }
         let page = site.page(&path).await;
@@ -396,7 +396,7 @@ async fn a_time_is_compared_with_any_other_that_is_as_long() {
 #[tokio::test]
 async fn parts_that_have_not_changed_are_not_sent_again() {
     let mut site = Site::new();
-    // A bucket of a day does not end here while the test runs.
+    // In this site, it is noon, so the day will not end before the test does.
     let parts = "/parts?precision=86400&span=7";
     site.record("hits", site.today().minus(86_400), 7);
     site.flush().await;
@@ -479,8 +479,9 @@ async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
         ("/counter?counter=hits&uniques=1&precision=3600&ago=86400", 2),
         ("/parts", 1),
     ] {
-        // Longer than between two questions that go together; where it is not, because the machine has other
-        // things to do, it takes longer still. What waits for an answer does so however long that takes.
+        // The pause must be longer than the pause between two commands of the same page. If the machine is
+        // busy, it might not be, so we retry with longer pauses. A command that waits for a reply does not
+        // count as a pause.
         let mut fewest = u64::MAX;
         for silence in [200, 800, 3000] {
             proxy.await_silence(Duration::from_millis(silence));
@@ -501,7 +502,7 @@ async fn all_counters_can_be_sorted_by_their_visitors() {
     let (now, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
     let recorder = site.counters.recorder();
     for number in 0..1990_u32 {
-        // Those with the most visitors have the fewest hits.
+        // The counters with the most visitors have the fewest hits.
         let people = match number {
             777 => 40,
             1234 => 30,
@@ -552,7 +553,7 @@ async fn the_chart_says_what_is_expected_and_what_was_unusual_when_it_is_asked()
         site.page("/parts?precision=86400&forecast=1").await.matches("id=\"outlook\" data-part").count(),
         1
     );
-    // What was is shown without what comes, and what stood out in it with its mark.
+    // A past time is displayed without a forecast, but with marked anomalies.
     let past = format!("?precision=86400&forecast=1&span=30&to={}", today.minus(20 * 86_400));
     let past = site.page(&past).await;
     assert!(past.contains("900, unusual") && !past.contains("still to come"), "{past}");
@@ -590,7 +591,7 @@ struct Answer {
 }
 
 impl Site {
-    /// It is noon there: no day ends while a test runs.
+    /// Creates a site where it is noon, so that no day ends while a test runs.
     fn new() -> Self {
         let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
         let counters = counters.expect("the offset is one of whole hours");
@@ -598,14 +599,15 @@ impl Site {
         Self { counters, router }
     }
 
-    /// With as many counters as there are places, each with a visit in every one of the last minutes.
+    /// Creates a site with the maximum number of counters. All of them have a hit in each of the latest
+    /// minutes.
     fn full() -> Self {
         let site = Self::new();
         fill(&site.counters.recorder());
         site
     }
 
-    /// The beginning of its day.
+    /// Returns the start of the current day.
     fn today(&self) -> Timestamp {
         let days = self.counters.stats().grid().counts.of_width(86_400).expect("days are kept");
         days.precision.bucket(Timestamp::now()).start

@@ -1,4 +1,4 @@
-//! Percentiles and statuses in JSON.
+//! Percentiles and statuses in the JSON API.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tests::RedisServer;
 use super::site::{Site, ask, check, site};
 use crate::support::{precision, store};
 
-/// Measures requests of a counter, each with these bins.
+/// Measures requests of a counter with these bins.
 async fn measure(
     site: &mut Site,
     counter: &str,
@@ -70,7 +70,7 @@ async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantil
     let values = |value: &Value| value["percentiles"].as_array().expect("a list").clone();
     let expected = [(0.5, ms(1)), (0.9, ms(1)), (0.99, ms(900))];
     assert_eq!(values(&answer.json()), expected.map(|(q, bin)| json!({"q": q, "value": bin.value()})));
-    // A counter of which nothing was measured in the range is there all the same.
+    // If a known counter has no measurements in this range, this must not be an error.
     let empty =
         ask(&site.router, &format!("percentiles?counter=%2Fa&precision=60&to={}", now.minus(3600))).await;
     assert_eq!(values(&empty.json())[0], json!({"q": 0.5, "value": null}), "{}", empty.body);
@@ -94,7 +94,7 @@ async fn the_slowest_pages_come_first_with_what_the_book_keeps_of_them() {
     let summary =
         [("min", low), ("max", high), ("sum", sum), ("sum_of_squares", squares), ("mean", sum / 2.0)];
     for (name, expected) in summary {
-        // A number of JSON may end a digit earlier.
+        // JSON numbers might be rounded in the least significant digit.
         let ratio = slow[name].as_f64().expect("a number") / expected;
         assert!((ratio - 1.0).abs() < 1e-9, "{name} of {slow}");
     }

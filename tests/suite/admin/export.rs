@@ -1,4 +1,4 @@
-//! The files of the admin router.
+//! The file exports of the admin router.
 
 use axum::Router;
 use axum::body::Body;
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use super::site::{Site, ask, encode, site, site_without_redis};
 use crate::support::{precision, store};
 
-/// What a table of another kind would stumble over.
+/// Names that can break other CSV writers.
 const NAMES: [&str; 5] = ["=1+1", "a,b", "plain", "say \"no\"", "zwölf\u{2028}'"];
 
 async fn open(router: &Router, question: &str) -> Response<Body> {
@@ -22,7 +22,7 @@ async fn open(router: &Router, question: &str) -> Response<Body> {
     router.clone().oneshot(request).await.expect("a router answers")
 }
 
-/// The fields of each line, as RFC 4180 has them.
+/// Parses CSV according to RFC 4180.
 fn table(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
     let (mut quoted, mut characters) = (false, text.chars().peekable());
@@ -71,7 +71,8 @@ async fn export(mut site: Site) {
         let rows: Vec<_> = rows.collect();
         let wanted: Vec<_> = expected
             .iter()
-            // No spreadsheet takes it for a formula, and whoever reads the file takes the apostrophe away.
+            // The apostrophe prevents spreadsheets from parsing the name as a formula. Readers of the file
+            // should remove it.
             .map(|(name, start, count)| (name.replace("=1+1", "'=1+1"), start, count))
             .map(|(name, start, count)| vec![name, "60".into(), start.to_string(), count.to_string()])
             .collect();

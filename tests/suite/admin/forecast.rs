@@ -10,7 +10,7 @@ async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
     let mut site = site_at_noon();
     let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are kept").precision;
     let now = Timestamp::now();
-    // As many on every day, but for one that stands out.
+    // The count is the same on all days except for an anomaly.
     for day in 0..96 {
         let hits = if day == 30 { 400 } else { 20 };
         site.record("hits", now.minus(day * 86_400), hits).await;

@@ -1,4 +1,4 @@
-//! The limit on guesses at the token of the admin router.
+//! The limit on guesses of the admin token.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -24,7 +24,7 @@ fn access() -> Access {
     Access::bearer(token(4711)).expect("a token")
 }
 
-/// One of 10,000 tokens that can be guessed.
+/// Returns one of 10,000 possible tokens.
 fn token(number: u32) -> String {
     format!("token-number-{number:04}")
 }
@@ -40,7 +40,7 @@ fn asked(peer: &str, path: &str, shown: Option<(&str, &str)>) -> Request<Body> {
     request.body(Body::empty()).expect("a request")
 }
 
-/// Shows a token and hangs up at once: what the answer would have been, if it was there.
+/// Sends a token, and disconnects immediately. This returns the status if the response is ready by then.
 fn guess(router: &Router, peer: &str, token: &str) -> Option<StatusCode> {
     let shown = format!("Bearer {token}");
     let mut answer = pin!(router.clone().oneshot(asked(peer, LEDGER, Some(("authorization", &shown)))));
@@ -130,7 +130,7 @@ async fn who_guesses_too_often_is_told_when_to_come_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_is_accepted_whatever_is_guessed_from_its_address_and_others() {
-    // A session of another instance, which this one has never seen.
+    // The session is from a different instance.
     let elsewhere = guarded(access());
     let link = asked("192.0.2.1", &format!("/admin/stats?token={}", token(4711)), None);
     let answer = elsewhere.oneshot(link).await.expect("a router answers");
@@ -150,7 +150,7 @@ async fn a_session_is_accepted_whatever_is_guessed_from_its_address_and_others()
 #[tokio::test(start_paused = true)]
 async fn forty_guessing_addresses_do_not_lock_the_owner_out() {
     let router = guarded(access());
-    // Four guesses a second from each of them, while their own budgets last.
+    // Four guesses per second and address, until their budgets are used up.
     for n in 0..320_u32 {
         guess(&router, &format!("10.0.0.{}", n % 40), &format!("wrong-{n}"));
         if n % 160 == 0 {

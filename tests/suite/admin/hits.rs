@@ -1,4 +1,4 @@
-//! Hits that other programs send: each request counts once, however often and wherever it is repeated.
+//! Hits from other programs: a request must count once, even if it is sent to another instance.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -95,7 +95,7 @@ async fn producers_add_no_counter_of_the_layer_and_leave_half_of_the_others_free
     let added = (free - free / 2) as u64;
     assert_eq!(lifetime(&site.counters, "(other)").await, 3000 - added);
     assert_eq!(recorder.name(recorder.counter("/page")), Some(name("/page")));
-    // A counter that is known counts as before.
+    // Existing counters are still counted.
     let known = lines(&[record("2-0", 1, "ann")]);
     assert_eq!(post(&site.router, "shop", 5, known).await.status, StatusCode::OK);
     assert_eq!(lifetime(&site.counters, "2-0").await, 2);
@@ -134,10 +134,10 @@ async fn a_request_that_does_not_follow_is_told_where_the_store_is() {
         assert_eq!(asked.json(), json!({"producer": "shop", "number": counted}));
     }
     assert_eq!(lifetime(&site.counters, "a").await, 2);
-    // A number without records takes a place as well.
+    // A request also uses a number if it does not have records.
     assert_eq!(post(&site.router, "shop", 3, "").await.json()["read"], 0);
     assert_eq!(post(&site.router, "shop", 4, body()).await.json()["recorded"], 1);
-    // Another producer has numbers of its own.
+    // Numbers are per producer.
     assert_eq!(post(&site.router, "shop-2", 1, body()).await.json()["recorded"], 1);
 }
 
@@ -189,11 +189,11 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
         let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
         let router = Router::new().route("/", get(async || "")).layer(layer).nest("/admin/stats", admin);
         let mut counters = counters;
-        // The salt of the day is agreed with the store.
+        // This flush agrees on the daily salt.
         counters.flush().await.expect("memory takes all");
         let day = precision(86_400);
         let mut asked = Timestamp::now();
-        // Of two days they would be two.
+        // If the day ends in between, there would be two visitors.
         until("both are of one day", LIMIT, async || {
             asked = Timestamp::now();
             let mut request = Request::get("/").header(header::USER_AGENT, BROWSER);
@@ -238,7 +238,7 @@ async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up()
     assert_eq!((&json["read"], &json["recorded"], &json["malformed"]), (&json!(6), &json!(2), &malformed));
     assert_eq!(lifetime(&site.counters, "a").await, 2);
     assert_eq!(site.counters.stats().sources()[0].ledger.records.malformed, 4);
-    // By reason, and repeated ones as often as in the ledger.
+    // Counts by reason. Repeated requests are also counted here, as in the ledger.
     for repeated in [1, 2] {
         let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
         for (reason, records) in [("json", repeated), ("fields", 3 * repeated), ("status", 0)] {
@@ -261,7 +261,7 @@ async fn what_exceeds_a_bound_is_refused_and_nothing_of_it_counts() {
         let told = post(&site.router, "shop", 1, body).await;
         assert_eq!(told.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", told.body);
     }
-    // One that breaks off.
+    // A body that fails.
     let broken = Body::new(Limited::new(Full::<axum::body::Bytes>::new(line.clone().into_bytes().into()), 3));
     assert_eq!(post(&site.router, "shop", 1, broken).await.status, StatusCode::BAD_REQUEST);
     let encoded = Request::post(question("shop", 1)).header("content-encoding", "gzip");
@@ -431,7 +431,7 @@ async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_tw
     let due = redis.strings(&["ZRANGE", "access:sources-due", "0", "-1", "WITHSCORES"]);
     let left = due[1].parse::<u64>().expect("a time") - Timestamp::now().as_unix();
     assert!((89 * day..=90 * day + 60).contains(&left), "{left}");
-    // As if that time were over.
+    // Simulates the expiry.
     redis.command(&["ZADD", "access:sources-due", "1", &due[0]]);
     let store = store(&redis.url()).await;
     for shard in store.shards().iter() {
@@ -442,7 +442,7 @@ async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_tw
     }
     let told = post(&site.router, "shop", 2, lines(&[old(0)])).await;
     assert_eq!((told.status, &told.json()["number"]), (StatusCode::CONFLICT, &json!(0)));
-    // What it had sent so long ago and repeats now is not counted again.
+    // Hits that the producer sent back then and repeats now must not be counted again.
     assert_eq!(
         post(&site.router, "shop", 1, lines(&[old(89), old(90), old(100)])).await.status,
         StatusCode::OK
@@ -450,7 +450,7 @@ async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_tw
     assert_eq!(lifetime(&site.counters, "a").await, 2);
 }
 
-/// Instances over one server, whose replies may be lost.
+/// Creates two instances with the same server. Replies can get lost.
 async fn instances(proxy: &FaultProxy, shards: u16) -> [Site; 2] {
     let instance = async || {
         let store = RedisStore::builder().shards(Shards::try_from(shards).expect("a few"));
@@ -467,7 +467,7 @@ async fn requests_that_reach_two_instances_at_once_count_once_although_replies_a
         let sites = instances(&proxy, shards).await;
         let mut random = Random::storm("of two instances");
         for number in 1..=40 {
-            // Of many counters and seconds, so that it takes several batches.
+            // Hits for different counters and seconds, in order to need more than one batch.
             let at = Timestamp::now();
             let counter = |n: u64| format!("c{}", n % 40);
             let records: Vec<_> = (0..random.among(1..400))
@@ -492,7 +492,7 @@ async fn requests_that_reach_two_instances_at_once_count_once_although_replies_a
     }
 }
 
-/// The Python of the guide, as it stands there.
+/// Extracts the Python client from the guide.
 fn python() -> String {
     let guide = include_str!("../../../counter-layer/admin/src/guide.rs");
     let text: Vec<_> =
@@ -513,7 +513,7 @@ async fn the_client_of_the_guide_repeats_until_it_is_answered() {
     let site = Site::with(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_record());
     let requests = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&requests);
-    // The first answer is another, although the request was counted.
+    // The first response is turned into an error, even though the request has been counted.
     let lossy = from_fn(move |request: axum::extract::Request, next: Next| {
         let first = seen.fetch_add(1, Ordering::Relaxed) == 0;
         async move {

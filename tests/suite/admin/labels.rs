@@ -1,4 +1,4 @@
-//! The values of labels in JSON.
+//! Label values in the JSON API.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tests::{FaultProxy, RedisServer};
 use super::site::{Site, ask, check, send, site};
 use crate::support::{precision, store};
 
-/// Counts values of a label at an instant, and as many hits.
+/// Counts label values, with a hit for each value.
 async fn count(site: &mut Site, label: &str, at: Timestamp, values: &[Option<&str>]) {
     let recorder = site.recorder();
     let of_label = recorder.label_values(label).expect("a name");
@@ -55,7 +55,7 @@ async fn values_of_labels_have_the_documented_shape_and_are_no_pages() {
         assert_eq!(answer.status, StatusCode::OK);
         assert!(answer.body.contains("hits") && !answer.body.contains("label"), "{}", answer.body);
     }
-    // Where one is named, it is a counter like any other.
+    // A label value that is given by name is a normal counter.
     let total = ask(&site.router, &format!("total?counter=label:referrer:a.example&{range}")).await;
     assert_eq!(total.json()["total"], 2);
 }
@@ -97,7 +97,7 @@ async fn the_overview_with_all_labels_that_there_may_be_is_read_in_five_exchange
         }
     }
     counting.record("hits", now, 1500).await;
-    // One that counts no labels itself finds three that are none of the layer's.
+    // An instance that does not count labels must find the three custom labels in the store.
     let reading = Site::of(counters().await, Access::open());
     for site in [&counting, &reading] {
         let mut fewest = u64::MAX;

@@ -28,7 +28,7 @@ use super::site::{Site, ask, request, send, site, site_without_redis};
 use crate::support::{precision, store};
 use crate::through::{Hand, Through};
 
-/// The events of one response.
+/// The events of a response.
 struct Events {
     body: Body,
     text: String,
@@ -56,7 +56,7 @@ impl Events {
         Self { body: response.into_body(), text: String::new() }
     }
 
-    /// Returns the next event or comment, or `None` if the response ended.
+    /// Returns the next event or comment, or `None` if the response has ended.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -81,7 +81,7 @@ impl Events {
         }
     }
 
-    /// Returns the next event with this name, and skips the others.
+    /// Skips to the next event with this name.
     async fn next_of(&mut self, name: &str) -> Event {
         let next = async {
             loop {
@@ -148,7 +148,7 @@ async fn a_reconnecting_client_gets_all_samples_that_may_have_changed() {
     drop(events);
     site.record("a", new, 5).await;
     let end = || precision(60).bucket(Timestamp::now()).end();
-    // If a minute begins before the store is read, the samples include it.
+    // If a minute starts before the store is read, the samples include it.
     let earliest_end = end();
     let mut events = Events::listen(&site.router, question, Some(&id)).await;
     for (counter, count) in [("a", 7), ("b", 3)] {
@@ -166,7 +166,7 @@ async fn a_reconnecting_client_gets_all_samples_that_may_have_changed() {
         let counted: Vec<_> = samples.iter().filter(|sample| sample["count"] != 0).collect();
         assert_eq!(counted, [&json!({"start": new.as_unix(), "count": count})]);
     }
-    // Buckets before the mark are still followed.
+    // Buckets before the mark are also followed.
     site.record("a", old, 1).await;
     assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 2)]));
 }
@@ -178,7 +178,8 @@ async fn a_reconnecting_client_gets_the_current_second() {
     site.record("a", Timestamp::now(), 1).await;
     let mut events = Events::listen(&site.router, question, None).await;
     let id = events.next_of("series").await.id.expect("a mark");
-    // Without a listener, the next one does not share a reading from before the second hit.
+    // We must drop this listener, because the next listener would otherwise share a result that was read
+    // before the second hit.
     drop(events);
     let current = Timestamp::now();
     site.record("a", current, 1).await;
@@ -332,7 +333,8 @@ async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
     });
     futures_join(listen).await;
     let reads = redis.command_calls() - before;
-    // One read of three counters per second for all listeners together, one at the start, and the commands that count them.
+    // All listeners share one read of three counters a second. We also need to allow a read at the start, and
+    // the commands used to count reads.
     let seconds = begin.elapsed().as_secs() + 1;
     assert!((3..=seconds * 3 + 4).contains(&reads), "{reads} in {seconds} s");
     drop(listeners);
@@ -341,11 +343,11 @@ async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
     assert!(redis.command_calls() - before <= 4, "somebody still reads");
 }
 
-/// Counts the reads of samples, and delays them.
+/// Counts and delays sample reads.
 #[derive(Clone, Debug)]
 struct Watched {
     reads: Arc<AtomicU64>,
-    /// One permit for each read that may proceed.
+    /// A permit for each read that may proceed.
     permits: Arc<Semaphore>,
 }
 
@@ -367,7 +369,7 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
     let mut site = Site::open(watched.clone());
     let start = precision(60).bucket(Timestamp::now()).start;
     site.record("a", start, 1).await;
-    // The same counters, requested in another order and twice.
+    // The same counters in a different order, and with a duplicate.
     let questions = ["counter=a&counter=b&precision=60", "precision=60&counter=b&counter=a&counter=a"];
     let mut listeners = Vec::new();
     for number in 0..63 {
@@ -380,7 +382,7 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
     futures_join(listen).await;
     let reads = watched.hand.reads.load(Ordering::Relaxed);
     assert!((5..=12).contains(&reads), "{reads} reads in ten seconds");
-    // Another precision is read separately.
+    // A different precision is read separately.
     let mut other = Events::listen(&site.router, "counter=a&precision=3600", None).await;
     other.next_of("series").await;
     assert_eq!(watched.hand.reads.load(Ordering::Relaxed), reads + 1);
@@ -442,7 +444,7 @@ async fn an_unreadable_counter_is_reported_once_and_keeps_its_samples() {
     assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
     redis.command(&["RENAME", "access:count:60:a", "kept"]);
     redis.command(&["SET", "access:count:60:a", "x"]);
-    // Between the two commands, the key does not exist.
+    // The key does not exist between the two commands.
     let named = async {
         loop {
             let series = events.next_of("series").await.data;
@@ -453,7 +455,7 @@ async fn an_unreadable_counter_is_reported_once_and_keeps_its_samples() {
     };
     let series = timeout(tests::LIMIT, named).await.expect("it is named");
     assert_eq!((&series["samples"], &series["unreadable"]["key"]), (&json!([]), &json!("access:count:60:a")));
-    // Other counters are still followed, and this one follows as soon as it is readable again.
+    // Other counters are still followed, and this counter will be followed when it is readable.
     site.record("b", start, 3).await;
     assert_eq!(events.next_of("series").await.data, minute("b", &[(start, 3)]));
     redis.command(&["RENAME", "kept", "access:count:60:a"]);
@@ -461,7 +463,7 @@ async fn an_unreadable_counter_is_reported_once_and_keeps_its_samples() {
     assert_eq!((&series["counter"], series.get("unreadable")), (&json!("a"), None));
 }
 
-/// Returns a router with default options, whose responses end after five seconds.
+/// Returns a router with default options. Responses end after five seconds.
 fn by_default(counters: &Counters) -> Router {
     Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()))
 }
@@ -487,7 +489,7 @@ async fn a_reconnecting_client_misses_no_late_hits_and_no_forgotten_counters() {
     let (mut has, mut id) = (BTreeMap::new(), None);
     let late = precision(60).bucket(Timestamp::now()).start.minus(1800);
     for round in 0..6_u32 {
-        // Between two responses.
+        // Changes between two responses.
         match round {
             4 => site.counters.stats().forget(&"a".parse().expect("a name")).await.expect("memory forgets"),
             _ => {

@@ -1,4 +1,4 @@
-//! The page that asks for the admin token.
+//! The login page for the admin token.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::site::encode;
 
 const TOKEN: &str = "a+token/with.signs=";
 
-/// What a browser accepts where it shows a page.
+/// `Accept` header of a browser that loads a page.
 const PAGE: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 fn guarded(access: Access) -> Router {
@@ -49,13 +49,13 @@ async fn send(router: &Router, request: Request<Body>) -> Answer {
     Answer { status: head.status, headers: head.headers, body }
 }
 
-/// Opens an address of the router as a browser does.
+/// Opens an admin page like a browser.
 async fn open(router: &Router, path: &str) -> Answer {
     let request = Request::get(format!("/admin/stats{path}")).header(header::ACCEPT, PAGE);
     send(router, request.body(Body::empty()).expect("a request")).await
 }
 
-/// Sends the form of the page.
+/// Submits the login form.
 async fn submit(router: &Router, peer: &str, form: &str, headers: &[(&str, &str)]) -> Answer {
     let mut request = Request::post("/admin/stats/login")
         .header(header::HOST, "stats.example")
@@ -144,7 +144,7 @@ async fn the_form_leads_to_no_other_site() {
         let answer = submit(&router, "192.0.2.1", &form(TOKEN, to), &OWN).await;
         assert_eq!(answer.header(header::LOCATION), "/admin/stats", "{to}");
     }
-    // An address with a token is resolved by browsers in the same way.
+    // Browsers resolve a path with a token in the same way.
     let path = format!("/admin/stats/../../account?token={}", encode(TOKEN));
     let request = Request::get(path).body(Body::empty()).expect("a request");
     let answer = send(&router, request).await;
@@ -172,7 +172,7 @@ async fn wrong_tokens_are_failed_logins_and_soon_nothing_is_compared() {
     assert_eq!(answer.header(header::RETRY_AFTER), "10");
     assert!(answer.body.contains("Try again in 10 s."), "{}", answer.body);
     assert_eq!(access.failed_logins(), 11);
-    // Others are not kept out.
+    // Other clients can still log in.
     let answer = submit(&router, "192.0.2.2", &form(&format!(" {TOKEN}\n"), "/"), &OWN).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }

@@ -1,4 +1,4 @@
-//! The page of a counter where distributions are kept, and where they are not.
+//! The counter page with and without distributions.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tests::{FaultProxy, RedisServer};
 use super::site::{Site, send, site};
 use crate::support::{precision, store};
 
-/// Requests of `/`, with these times and statuses; those are flushed.
+/// Records requests of `/` with these times, statuses and counts, and flushes.
 async fn measure(site: &mut Site, at: Timestamp, requests: &[(u64, u16, u32)]) {
     let recorder = site.recorder();
     let hits = [recorder.counter("/").hit()];
@@ -32,7 +32,7 @@ async fn page(site: &Site, path: &str) -> String {
     answer.body
 }
 
-/// The beginning of an hour that is over, with an hour before it.
+/// Returns the start of the hour before the previous hour.
 fn hour() -> (Precision, Timestamp) {
     let hour = precision(3600);
     (hour, hour.bucket(Timestamp::now()).start.minus(7200))
@@ -42,7 +42,7 @@ fn keep(width: u32, samples: u32) -> Retention {
     Retention { precision: precision(width), samples: NonZeroU32::new(samples).expect("not 0") }
 }
 
-/// The content of the element of this kind with this id, without its tags.
+/// Returns the content of the element with this id, but strips the tags.
 fn text(page: &str, id: &str, end: &str) -> String {
     let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
     let (inside, _) = from.split_once(end).expect("its end");
@@ -54,7 +54,7 @@ fn text(page: &str, id: &str, end: &str) -> String {
 async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_change() {
     let mut site = site();
     let (_, start) = hour();
-    // In the last two hours the half took twice as long, and 404 became as many as a quarter.
+    // In the latest two hours, half of the requests take twice as long, and 404 increases to a quarter.
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
     let page =

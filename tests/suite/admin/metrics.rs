@@ -1,4 +1,4 @@
-//! The metrics that Prometheus reads at the admin router.
+//! The Prometheus metrics of the admin router.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use http::{StatusCode, header};
 
 use super::site::{Site, send, site, site_without_redis};
 
-/// The page of the documentation that names the metrics of the facade.
+/// The docs that list the metrics of the facade.
 const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
 
-/// Series to value, checked as a scraper checks it and as the conventions have it.
+/// Parses series and values, and checks the syntax and the naming conventions.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let (mut series, mut families, mut family) = (BTreeMap::new(), BTreeSet::new(), ("", ""));
     let mut lines = text.lines();
@@ -47,7 +47,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
             let (label, value) = labels.split_once("=\"").expect("a label and its value");
             assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
             let value = value.strip_suffix('"').expect("the end of a value");
-            // The end of a bucket is a label of its own behind the route.
+            // The upper bound of a bucket is an additional label, after the route.
             let value = value.split_once("\",le=\"").map_or(value, |(value, _)| value);
             let mut characters = value.chars();
             while let Some(c) = characters.next() {
@@ -106,7 +106,7 @@ async fn every_metric_of_the_facade_is_here_under_the_same_name() {
     let values = scrape(&site.router).await;
     let names = PAGE.lines().filter_map(|line| line.strip_prefix("//! | `")?.split('`').next());
     let names = names.filter(|name| name.starts_with("access_counter_"));
-    // An operation is exported when it ends, and nothing keeps it for this page.
+    // Operations are reported only when they end, so this page does not have these metrics.
     let names: Vec<_> = names.filter(|name| !name.starts_with("access_counter_operation")).collect();
     assert!(names.len() >= 12, "{names:?}");
     for name in names {
@@ -192,7 +192,7 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
     ] {
         assert_eq!(bucket(route, end), below, "{end}");
     }
-    // One that no route matched.
+    // A request that no route matches.
     assert_eq!((bucket("", "0.0078125"), bucket("", "0.015625"), bucket("", "+Inf")), (0.0, 1.0, 1.0));
     assert_eq!(
         (values[&format!("{time}_count{{http_route=\"/\"}}")], values[&format!("{time}_count")]),
@@ -202,7 +202,7 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
     assert!((sum / exact - 1.0).abs() <= Measure::RELATIVE_ERROR, "{sum}");
     assert_eq!(values["http_server_response_body_size_bytes_bucket{http_route=\"/\",le=\"256\"}"], 5.0);
 
-    // What the store has taken and what it has forgotten makes no difference.
+    // Flushing and deleting counters must not affect the histograms.
     site.counters.flush().await.expect("memory takes all");
     site.counters.stats().forget(&"/".parse().expect("a name")).await.expect("memory forgets");
     measure(Some(page), 1);
@@ -220,7 +220,7 @@ async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_
         recorder.measure_at(Measured { hits: &hits, bins: &[bin] }, Timestamp::now());
     };
     let time = Bin::time(Duration::from_millis(10));
-    // The first pages have a series each; one of them has no time for long.
+    // The earliest pages have separate series, even if a page gets a time only much later.
     measure(&["hits", "/late"], Bin::size(1));
     measure(&["hits", "/7"], Bin::size(1));
     scrape(&site.router).await;
@@ -234,10 +234,10 @@ async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_
         values.into_iter().filter(|(series, _)| series.starts_with(count)).collect::<BTreeMap<_, _>>()
     };
     let before = counts().await;
-    // With that of all others, and perhaps without `hits` among the first.
+    // This includes the series of all other pages. `hits` might not be among the earliest.
     assert!((499..=500).contains(&before.len()), "{}", before.len());
     assert_eq!(before.values().sum::<f64>(), 601.0);
-    // What is measured of a page alone is not among `hits`.
+    // Measurements that only have a page are not added to `hits`.
     for _ in 0..300 {
         measure(&["/7"], time);
     }

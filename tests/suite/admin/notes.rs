@@ -1,4 +1,4 @@
-//! Notes, by the API and on the pages: who may make them, and where they are shown.
+//! Notes in the API and on the pages, and the permission to add notes.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn page(router: &Router, path: &str) -> String {
     page.body
 }
 
-/// The content that a browser sends from a form.
+/// Submits a form like a browser.
 async fn send_form(router: &Router, path: &str, form: &str) -> Answer {
     let request = Request::post(format!("/admin/stats{path}"))
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -148,7 +148,8 @@ async fn who_may_note_is_told_apart_from_who_may_read() {
     let forgotten = "/admin/stats/api/counters?counter=%2F";
     let told = request(router, Method::DELETE, forgotten, Some(("authorization", &shown))).await;
     assert_eq!(told.status, StatusCode::FORBIDDEN);
-    // All see it, and those who may have the forms, of which one stands behind the text.
+    // All readers see the note. Only users with the permission see the forms, including the remove button
+    // after the text.
     for (shown, may) in [(shown.as_str(), true), ("Bearer token-of-the-office", false)] {
         for path in ["", "/parts"] {
             let page =
@@ -214,7 +215,8 @@ async fn a_note_has_a_mark_in_the_charts_and_words_below_them_and_in_their_table
     let time = format!("counter=%2F&precision=3600&span=2&to={}", start.plus(7200));
     for path in [format!("/counter?{time}"), format!("/counter/parts?{time}"), format!("/parts?{time}")] {
         let page = page(&site.router, &path).await;
-        // Two in the first of two hours, and one in the second: in the middles of these.
+        // Two notes in the first of two hours, and one in the second. The marks are in the middle of these
+        // hours.
         let charts = if path.starts_with("/counter?") { 2 } else { 1 };
         for mark in
             ["class=\"annotation note\" d=\"M250 0V220\"", "class=\"annotation note\" d=\"M750 0V220\""]

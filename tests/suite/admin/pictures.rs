@@ -1,4 +1,4 @@
-//! The badge and the line of a counter.
+//! The badge and the sparkline of a counter.
 
 use axum::Router;
 use counter_admin::Access;

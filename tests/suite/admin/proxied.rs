@@ -1,4 +1,4 @@
-//! The admin router behind an nginx that takes a part of the path away, and at the places it may be mounted.
+//! The admin router mounted at different paths, with an nginx that strips a path prefix.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ use super::site::send;
 
 const TOKEN: &str = "a-token-for-tests";
 
-/// An application on a port of its own, which ends with this.
+/// An application on a free port, which is stopped on drop.
 struct Application {
     address: SocketAddr,
     server: JoinHandle<()>,
@@ -54,7 +54,7 @@ fn local_proxies() -> Address {
     Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks([local])
 }
 
-/// Serves `/stats/` by this application, as the guide has it.
+/// Serves the application at `/stats/`, as in the guide.
 fn nginx(pass: &str, more: &str) -> Nginx {
     let location = format!(
         "location /stats/ {{ proxy_pass {pass}; proxy_http_version 1.1;\n\
@@ -63,7 +63,7 @@ fn nginx(pass: &str, more: &str) -> Nginx {
     block_in_place(|| Nginx::start(&location))
 }
 
-/// The values of an attribute in a page, unescaped.
+/// Returns the unescaped values of an attribute in a page.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<String> {
     let begin = format!(" {attribute}=\"");
     let values: Vec<&'a str> = page.split(&begin).skip(1).filter_map(|rest| rest.split('"').next()).collect();
@@ -76,7 +76,7 @@ fn cookie(answer: &Response) -> (String, String) {
     (pair.to_owned(), attributes.to_owned())
 }
 
-/// Walks through all that a browser would follow.
+/// Follows all links like a browser.
 async fn walk(site: SocketAddr) {
     let origin = format!("http://{site}");
     let asked = get(site, "/stats/counter?counter=hits", &[("accept", "text/html")]).await;
@@ -133,7 +133,7 @@ async fn a_path_that_is_set_is_in_every_link_redirect_and_cookie() {
     let nested = Router::new().nest_service("/admin/stats", router(bearer(), options()).await);
     let application = Application::start(nested).await;
     walk(nginx(&format!("http://{}/admin/stats/", application.address), "").address()).await;
-    // On a port of its own, and whatever a client claims.
+    // On a separate port, with a client that sends a false prefix.
     let application = Application::start(router(bearer(), options()).await).await;
     let proxy = nginx(&format!("http://{}/", application.address), "");
     walk(proxy.address()).await;
@@ -151,12 +151,12 @@ async fn a_prefix_that_a_trusted_proxy_says_is_in_every_link_redirect_and_cookie
         let application = Application::start(router(access, Options::new()).await).await;
         let proxy = nginx(&format!("http://{}/", application.address), prefix);
         walk(proxy.address()).await;
-        // What a client says is replaced by the proxy.
+        // The proxy replaces the prefix that is sent by the client.
         let claimed = [("x-forwarded-prefix", "/other"), ("accept", "text/html")];
         let asked = get(proxy.address(), "/stats/", &claimed).await;
         assert_eq!(values(&asked.body, "action"), ["/stats/login"]);
     }
-    // It stands before the mount.
+    // The prefix is prepended to the mount path.
     let access = bearer().clients(local_proxies()).forwarded_prefix();
     let nested = Router::new().nest_service("/numbers", router(access, Options::new()).await);
     let application = Application::start(nested).await;

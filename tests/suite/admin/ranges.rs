@@ -1,4 +1,4 @@
-//! The ranges that are read when a request names none, however much is kept.
+//! The default ranges for any retention.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::site::{ask, send};
 use crate::support::precision;
 
-/// A site that keeps this, with some counters.
+/// Creates a site with this retention and some counters.
 async fn site(kept: &[(u32, u32)], counters: &[&str]) -> Router {
     Router::new().nest("/admin/stats", site_router(kept, counters).await)
 }
@@ -50,7 +50,7 @@ async fn a_question_without_a_range_is_answered_whatever_is_kept() {
         let short = question.starts_with("forecast") && answer.status == StatusCode::UNPROCESSABLE_ENTITY;
         assert!(answer.status == StatusCode::OK || short, "{question}: {}", answer.body);
     }
-    // It is the latest, and the answer says so.
+    // The response contains the latest range, and states the range.
     let latest = precision(60).bucket(Timestamp::now());
     let series = ask(&router, "series?counter=hits&precision=60&fill=zero").await.json();
     let samples = series["samples"].as_array().expect("a list");
@@ -61,7 +61,7 @@ async fn a_question_without_a_range_is_answered_whatever_is_kept() {
     let total = ask(&router, "total?counter=hits&precision=60").await.json();
     assert_eq!(total["to"].as_u64().map(|to| to >= latest.end().as_unix()), Some(true));
     assert_eq!(total["to"].as_u64().zip(total["from"].as_u64()).map(|(to, from)| to - from), Some(600_000));
-    // What is asked for in so many words is refused as ever.
+    // An explicit range that is too long is still rejected.
     let all = ask(&router, "series?counter=hits&precision=60&from=0").await;
     assert_eq!(all.status, StatusCode::BAD_REQUEST);
 }
@@ -127,7 +127,7 @@ async fn a_line_and_a_series_of_no_precision_are_of_minutes_or_the_finest() {
             send(&router, &format!("/admin/stats/sparkline.svg?counter=hits&precision={width}"), None).await;
         assert_eq!((line.status, line.body), (StatusCode::OK, same.body));
     }
-    // More is kept than a small line has points.
+    // The retention is longer than the number of points in a sparkline.
     let router = site(&[(60, 20_160)], &["hits"]).await;
     let line = send(&router, "/admin/stats/sparkline.svg?counter=hits", None).await;
     assert_eq!(line.status, StatusCode::OK, "{}", line.body);

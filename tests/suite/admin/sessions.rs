@@ -1,4 +1,4 @@
-//! Sessions of the admin router: how long they last, and where.
+//! Sessions of the admin router: lifetime, logout, and other instances.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn bearer(token: &str) -> Access {
     Access::bearer(token).expect("a token")
 }
 
-/// What a browser sends back of the cookie that the link sets.
+/// Logs in via a link, and returns the cookie for the `Cookie` header.
 async fn log_in(router: &Router, token: &str) -> String {
     let answer = send(router, &format!("/admin/stats?token={token}"), None).await;
     let cookie = answer.headers[header::SET_COOKIE].to_str().expect("text");
@@ -51,7 +51,7 @@ async fn a_cookie_that_opens_nothing_is_no_failed_login() {
     let of_yesterday = log_in(&guarded(bearer("the-token-of-yesterday")), "the-token-of-yesterday").await;
     let begun = tokio::time::Instant::now();
     for cookie in [&*of_yesterday, "counter_session=", "counter_session=00000000000000000000000000000000"] {
-        // A page that stays open asks once a second.
+        // An open page will send a request every second.
         for _ in 0..1000 {
             let answer = send(&router, PAGE, Some(("cookie", cookie))).await;
             assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
@@ -74,7 +74,7 @@ async fn a_session_ends_when_it_was_said_to() {
     until("the session is over", LIMIT, async || !is_in().await).await;
     assert!(Timestamp::now() >= begun.plus(2));
     assert_eq!(access.failed_logins(), 0);
-    // Another one that is said to be shorter makes it so.
+    // If access methods are combined, the shortest lifetime is used.
     let never =
         guarded(bearer("a-token-for-tests").or(Access::from_fn(|_| false).session_lifetime(Duration::ZERO)));
     let cookie = log_in(&never, "a-token-for-tests").await;
@@ -111,7 +111,7 @@ async fn who_logs_out_has_no_cookie_any_more_and_need_not_be_logged_in_for_that(
     assert_eq!(answer.status, StatusCode::NOT_FOUND, "a link logs nobody out");
 }
 
-/// Two instances over a store, with the token of these tests.
+/// Creates two instances with this store and the test token.
 fn instances(store: &MemoryStore) -> [Router; 2] {
     [0, 1].map(|_| over(store.clone()))
 }
@@ -160,7 +160,7 @@ async fn signing_out_everywhere_ends_all_sessions_of_the_token_at_all_instances(
                 assert!(!is_in(router, session).await);
             }
         }
-        // A session that begins afterwards is valid everywhere, also where the last read was just before.
+        // A session that starts afterwards is valid on all instances, even if the store was read just before.
         let next = log_in(&one, "a-token-for-tests").await;
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(is_in(&one, &next).await && is_in(&other, &next).await);
@@ -241,7 +241,7 @@ async fn a_page_of_another_origin_changes_nothing_with_what_a_browser_shows_by_i
             [("http://stats.example", false), ("http://other.example", true), ("null", true)]
         {
             for (method, path) in [&forget, &log_out] {
-                // Each request has a session of its own, which a logout ends.
+                // A logout ends the session, so we need to log in before each request.
                 let session = log_in(&router, "a-token-for-tests").await;
                 let value = if shown == "cookie" { &session } else { value };
                 let request = Request::builder().method(method).uri(*path).header("host", "stats.example");

@@ -1,4 +1,4 @@
-//! Links that show one view to those who have no access, and nothing else.
+//! Share links: clients that have no access can see this view, but nothing else.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use tests::noon_offset;
 use tower::ServiceExt;
 
-/// The admin router of a site under a token, with its session.
+/// The admin router of a site with a token, and a session.
 struct Site {
     router: Router,
     session: String,
@@ -73,7 +73,7 @@ impl Site {
         self.ask(Method::GET, path, &[("cookie", &self.session)]).await
     }
 
-    /// A link to a view, as its page has it.
+    /// Returns the link to a view from the share page.
     async fn link(&self, view: &str) -> String {
         let page = self.in_session(&format!("/admin/stats{view}")).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.body);
@@ -136,7 +136,7 @@ async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() 
         format!("{path}?counter=%2F&until=1&signature={}", "0".repeat(64)),
     ];
     for changed in &changed {
-        // A session makes no difference: it is no view of its own.
+        // The link is rejected even with a valid session.
         for answer in [site.get(changed).await, site.in_session(changed).await] {
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{changed}: {}", answer.body);
             assert!(
@@ -209,7 +209,7 @@ async fn only_a_token_or_its_session_makes_a_link() {
         let answer = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.body);
     }
-    // There is nothing to sign with without a token.
+    // Links cannot be signed if no token is configured.
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let open = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     let open = Site { router: open, session: String::new() };

@@ -1,4 +1,4 @@
-//! The admin router of a site, and what it answers.
+//! The admin router of a test site, and helpers to send requests.
 
 use std::future::pending;
 use std::num::NonZeroU32;
@@ -25,10 +25,10 @@ use tower::ServiceExt;
 use super::conforms;
 use crate::support::store;
 
-/// The description that the router gives of itself; every answer to these tests is checked against it.
+/// The OpenAPI description of the router. All responses are checked against it.
 static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
 
-/// The time for which a server that came back may stay unnoticed.
+/// Timeout to notice whether a server is back.
 pub(crate) const LIMIT: std::time::Duration = tests::LIMIT;
 
 pub(crate) struct Site {
@@ -46,7 +46,7 @@ impl Site {
         Self::of(counters.build().expect("the defaults are fine"), access)
     }
 
-    /// A site whose counters have such an archive as their store.
+    /// Creates a site with counters that are stored in this archive.
     pub(crate) fn archived(archive: Archive, access: Access) -> Self {
         let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
         Self::over(counters, archive, Notes::new(MemoryStore::new()), access)
@@ -56,13 +56,13 @@ impl Site {
         Self::noted(counters, Notes::new(MemoryStore::new()), access)
     }
 
-    /// A site with these notes.
+    /// Creates a site with these notes.
     pub(crate) fn noted(counters: Counters, notes: Notes, access: Access) -> Self {
         Self::over(counters, Archive::new(MemoryStore::new(), MemoryStore::new()), notes, access)
     }
 
     fn over(counters: Counters, archive: Archive, notes: Notes, access: Access) -> Self {
-        // A listener that is to hear of everything need not come again for that.
+        // Live responses don't end, so that listeners don't need to reconnect.
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending());
         let options = endless.hits(counters.sources(), LogCounter::new(&layer)).archive(archive).notes(notes);
@@ -71,7 +71,7 @@ impl Site {
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 
-    /// A site that tells of these alerts.
+    /// Creates a site with these alerts.
     pub(crate) fn watched(counters: Counters, alerts: Alerts, access: Access) -> Self {
         let admin = counter_admin::router_with(counters.stats(), access, Options::new().alerts(alerts));
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
@@ -81,7 +81,7 @@ impl Site {
         self.counters.recorder()
     }
 
-    /// Counts and flushes.
+    /// Records hits, and flushes.
     pub(crate) async fn record(&mut self, counter: &str, at: Timestamp, weight: u32) {
         let weight = NonZeroU32::new(weight).expect("not 0");
         self.recorder().record_at(self.recorder().counter(counter), None, at, weight);
@@ -93,13 +93,13 @@ pub(crate) fn site() -> Site {
     Site::open(MemoryStore::new())
 }
 
-/// A site where no day ends while a test runs.
+/// Creates a site where it is noon, so that no day ends while a test runs.
 pub(crate) fn site_at_noon() -> Site {
     let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
     Site::of(counters.expect("the offset is one of whole hours"), Access::open())
 }
 
-/// A site whose Redis was there and has gone.
+/// Creates a site that has been connected to Redis, and stops Redis.
 pub(crate) async fn site_without_redis() -> (RedisServer, Site) {
     let mut redis = RedisServer::start();
     let site = Site::open(store(&redis.url()).await);
@@ -152,7 +152,7 @@ pub(crate) async fn request(
     answer(router, request.body(Body::empty()).expect("a path and a header")).await
 }
 
-/// The answer to a request, which is as it is described.
+/// Sends a request, and checks that the response matches the description.
 pub(crate) async fn answer(router: &Router, request: Request) -> Answer {
     let (method, path) = (request.method().clone(), request.uri().to_string());
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
@@ -165,7 +165,7 @@ pub(crate) async fn answer(router: &Router, request: Request) -> Answer {
     Answer { status: head.status, headers: head.headers, body }
 }
 
-/// Everything but letters and digits percent-encoded.
+/// Percent-encodes everything except letters and digits.
 pub(crate) fn encode(text: &str) -> String {
     let encoded = text.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),

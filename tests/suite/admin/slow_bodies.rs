@@ -1,4 +1,4 @@
-//! Bodies of requests that do not end: they occupy neither the router nor its connections for long.
+//! Request bodies that don't end: they should not occupy the router or connections for long.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::site::LIMIT;
 
 const TOKEN: &str = "a-token-for-tests";
 
-/// Paths that read a body, with the time that it may take.
+/// Paths that read a body, with the timeout in seconds.
 const PATHS: [(&str, u64); 4] =
     [("/login", 10), ("/notes", 30), ("/notes/remove", 30), ("/api/hits?producer=a&number=1", 30)];
 
@@ -41,7 +41,7 @@ async fn send(router: &Router, path: &str, body: Body) -> Response<Body> {
     router.clone().oneshot(request.body(body).expect("a request")).await.expect("an answer")
 }
 
-/// A body that begins and never ends.
+/// Creates a body that starts but never ends.
 fn endless() -> Body {
     let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"token="))]);
     Body::from_stream(first.chain(stream::pending()))
@@ -68,7 +68,7 @@ async fn the_number_of_incomplete_bodies_of_clients_with_access_is_bounded() {
             tokio::spawn(async move { send(&router, path, endless()).await.status() })
         })
         .collect();
-    // A runtime polls some tasks before it goes on with this one.
+    // Lets the runtime poll the other tasks.
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
@@ -97,7 +97,7 @@ async fn logins_that_send_no_body_lose_their_connections_and_lock_nobody_out() {
             connection.read_to_string(&mut answer).await.map(|_| answer)
         });
     }
-    // All but the newest are answered and closed without waiting for their time to pass.
+    // All except the newest are answered and closed immediately instead of at the timeout.
     for _ in 64..250 {
         let closed = timeout(LIMIT, connections.join_next()).await.expect("it is closed");
         let answer = closed.expect("there are more").expect("no panic").expect("an answer");

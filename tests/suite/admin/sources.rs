@@ -1,4 +1,4 @@
-//! The sources of a process, as the admin router tells them.
+//! The sources of a process in the admin router.
 
 use axum::Router;
 use counter_admin::Access;

@@ -1,4 +1,4 @@
-//! Samples that reach further back than the store in use keeps them, as an archive has them: in the API, and on the pages.
+//! Samples that only an archive still has, in the API and on the pages.
 
 use std::future::ready;
 use std::num::NonZeroU32;
@@ -25,7 +25,7 @@ use crate::through::{Hand, Through};
 
 const DAY: u64 = 86_400;
 
-/// What an archive keeps, and the oldest days that were read.
+/// The retention of an archive, and the oldest day that was read.
 #[derive(Clone, Debug)]
 struct Far {
     grid: Arc<Grid>,
@@ -51,13 +51,14 @@ impl Far {
         Self { grid: Arc::new(years()), oldest: Arc::default() }
     }
 
-    /// The oldest days that were read since the last question.
+    /// Returns the oldest day that was read since the previous call.
     fn oldest_days(&self) -> Option<Timestamp> {
         self.oldest.lock().expect("no panic").take()
     }
 }
 
-/// A site where it is noon, which keeps 120 samples of each precision, beside ten years of days and two of hours.
+/// A site where it is noon. It retains 120 samples per precision, and the archive retains ten years of days
+/// and two years of hours.
 struct Site {
     router: Router,
     far: Far,
@@ -80,7 +81,7 @@ fn years() -> Grid {
 }
 
 impl Site {
-    /// What `fill` records, for whatever time, is there.
+    /// Creates a site and stores everything that `fill` records, even if it is older than the retention.
     async fn filled(fill: impl FnOnce(&Recorder)) -> Self {
         let (store, far) = (MemoryStore::new(), Far::new());
         let Grid { counts, visitors, .. } = years();
@@ -113,8 +114,8 @@ fn record(recorder: &Recorder, at: Timestamp, count: u32) {
     recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::new(count).expect("not 0"));
 }
 
-/// Serves the dashboard of a site with two years of visits, more of them on working days and from month to month, and
-/// with an article that was published half a year ago; returns its link.
+/// Serves the dashboard of a site with two years of visits and returns the link. There are more visits on
+/// working days, with monthly growth, and an article that was published half a year ago.
 pub(super) async fn serve_years() -> String {
     let kept = Precisions::new([keep(60, 120), keep(3600, 17_568), keep(86_400, 3660)]).expect("a set");
     let visitors = Precisions::new([keep(86_400, 3660)]).expect("a set");
@@ -145,18 +146,18 @@ pub(super) async fn serve_years() -> String {
     format!("http://{address}/admin/stats?token=a-token-for-tests")
 }
 
-/// The beginning of the site's day, so many days ago.
+/// Returns the start of a day in the site.
 fn days_ago(days: u64) -> Timestamp {
     day().bucket(Timestamp::now()).start.minus(days * DAY)
 }
 
-/// The text of the element with this id.
+/// Returns the text of the element with this id.
 fn text<'a>(page: &'a str, id: &str) -> &'a str {
     let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
     from.split_once("</div>\n").map_or(from, |(text, _)| text)
 }
 
-/// Where a link leads.
+/// Returns the target of a link.
 fn link(page: &str, id: &str) -> String {
     let from = text(page, id).split_once("href=\"/admin/stats").expect("a link").1;
     from.split_once('"').expect("its end").0.replace("&#38;", "&")
@@ -185,7 +186,7 @@ async fn a_year_is_one_link_away_and_each_year_before_it_another() {
     }
     let mut address = link(&first, "r-year");
     let mut totals = Vec::new();
-    // Ten years, and the ten days that there are besides.
+    // Ten years, and the remaining ten days.
     for year in 0..=10 {
         let page = site.page(&address).await;
         assert_eq!(page.matches("<tr><th scope=\"row\"><time").count(), 365, "year {year}");
@@ -200,7 +201,7 @@ async fn a_year_is_one_link_away_and_each_year_before_it_another() {
         let expected = std::array::from_fn(|place| place == total);
         assert_eq!(totals[year], expected, "year {year}");
     }
-    // What is of another year says so.
+    // Dates in a different year include the year.
     let then = site.page(&format!("?precision=86400&span=30&to={}", days_ago(790))).await;
     let table = text(&then, "twin");
     assert!(table.contains("data-f=\"fy\"") || table.contains("data-f=\"dy\""), "{table}");
@@ -224,9 +225,9 @@ async fn a_year_is_compared_with_the_one_before_until_the_same_time() {
     let before = site.page(&link(&page, "earlier")).await;
     let sums = text(&before, "sums");
     assert!(sums.contains("1,825") && !sums.contains("to now"), "{sums}");
-    // Nothing is known of the year before that one.
+    // The year before that is unknown.
     assert!(!sums.contains('%'), "{sums}");
-    // The moving parts have them too.
+    // The live parts also have the comparison.
     assert!(text(&site.page("/parts?precision=86400&span=365").await, "sums").contains("+100 %"));
 }
 
@@ -313,7 +314,7 @@ async fn what_follows_the_time_reads_nothing_from_years_ago() {
         assert_eq!(ask(&site.router, question).await.status, StatusCode::OK);
         assert!(site.far.oldest_days() >= Some(kept), "{question}");
     }
-    // Only what is asked for is.
+    // The archive is read only if the requested range needs it.
     site.page("/parts?precision=86400&span=365").await;
     assert!(site.far.oldest_days() < Some(days_ago(365)));
 }
@@ -360,13 +361,13 @@ async fn the_api_reads_as_far_back_as_it_is_asked_to_and_tells_how_far_that_is()
     assert_eq!(index["counts"][0], told(precision(1), 120, 120));
     assert_eq!(index["visitors"], json!([told(hours, 120, 17_568), told(days, 120, 3660)]));
 
-    // Where no beginning is named, as much is read as without an archive, and the answer says so.
+    // If the start is not given, the range is the same as with no archive, and will be part of the response.
     let series = ask(router, "series?counter=hits&precision=86400").await.json();
     assert_eq!(series["samples"], json!([{"start": days_ago(0).as_unix(), "count": 3}]));
     assert_eq!(series["from"], json!(days_ago(119).as_unix()));
     let all = ask(router, &format!("series?counter=hits&precision=86400&from={long_ago}")).await.json();
     assert_eq!(all["samples"].as_array().map(Vec::len), Some(2));
-    // An end in the archive is enough.
+    // It is enough if the end is in the archive.
     let to = long_ago.plus(10 * DAY);
     let then = ask(router, &format!("series?counter=hits&precision=86400&to={to}")).await.json();
     assert_eq!(then["samples"], json!([{"start": long_ago.as_unix(), "count": 9}]));
@@ -378,7 +379,7 @@ async fn the_api_reads_as_far_back_as_it_is_asked_to_and_tells_how_far_that_is()
     assert_eq!(ask(router, &uniques).await.json()["uniques"], 1);
     let export = ask(router, &format!("export?precision=86400&from={long_ago}")).await;
     assert_eq!(export.body.lines().count(), 3, "{}", export.body);
-    // Bounds are what they were.
+    // The limits stay the same.
     let too_much = format!("series?counter=hits&precision=3600&from={long_ago}");
     assert_eq!(ask(router, &too_much).await.status, StatusCode::BAD_REQUEST);
     let badge = format!("/admin/stats/badge.svg?counter=hits&precision=86400&from={long_ago}");

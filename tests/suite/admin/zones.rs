@@ -1,4 +1,4 @@
-//! Days of a time zone: as long as they are there, as sums of what is kept.
+//! Days in a time zone: with their real length, as sums of retained buckets.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tests::{FaultProxy, RedisServer, noon_offset};
 use super::site::send;
 use crate::support::{precision, store};
 
-/// A site that keeps hours for 450 days, quarter hours for 120, and days.
+/// A site that retains hours for 450 days, quarter hours for 120 days, and days.
 struct Site {
     counters: Counters,
     router: Router,
@@ -58,7 +58,7 @@ fn unix(at: &Zoned) -> Timestamp {
     Timestamp::from_unix(u64::try_from(at.timestamp().as_second()).expect("after 1970"))
 }
 
-/// The last day of Berlin before this week with so many hours.
+/// Returns the latest day in Berlin before this week that has this number of hours.
 fn last_day_of(hours: i64) -> Zoned {
     let zone = TimeZone::get("Europe/Berlin").expect("a zone");
     let mut day = Zoned::now().with_time_zone(zone).start_of_day().expect("a day");
@@ -74,7 +74,7 @@ fn last_day_of(hours: i64) -> Zoned {
     panic!("no day of {hours} hours in a year");
 }
 
-/// The cells of the table of the chart, the latest day first, each row with its date.
+/// Returns the cells of the chart table, latest day first. Rows begin with the date.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let (_, table) = page.split_once("id=\"twin\"").expect("a table");
     let (table, _) = table.split_once("</tbody>").expect("its end");
@@ -94,7 +94,7 @@ async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
         let day = last_day_of(hours);
         let (from, to) = (unix(&day).minus(24 * 3600), unix(&day).plus(3600 * (hours as u64 + 24)));
         for hour in 0..(to.as_unix() - from.as_unix()) / 3600 {
-            // One visitor an hour, and each comes again in the same hour of the next day.
+            // One visitor an hour. The same visitors return in the same hours of the next day.
             site.record(from.plus(3600 * hour), Some(hour % 24));
         }
         let path = format!("precision=86400&span=3&to={to}&uniques=1");
@@ -114,7 +114,7 @@ async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
             assert_eq!(rows(&page), expected, "{path}");
             assert!(page.contains(": 3 d"), "{path}: {page}");
         }
-        // The chart before it ends where it begins.
+        // The previous chart ends at the start of this chart.
         let page = site.page(&format!("?{path}")).await;
         assert!(page.contains("Days are those of Europe/Berlin, as sums of buckets of 1 h."), "{page}");
         let earlier =
@@ -129,7 +129,7 @@ async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
             [expected.clone(), day.strftime("%Y-%m-%d").to_string()].contains(&end(&before)),
             "{earlier}: {expected}"
         );
-        // A form names the last day.
+        // The form names the last day.
         let named = format!("?precision=86400&span=1&to={}", day.strftime("%Y-%m-%d"));
         assert_eq!(rows(&site.page(&named).await)[0][1], hours.to_string());
     }
@@ -155,11 +155,11 @@ async fn a_zone_between_hours_has_days_of_quarter_hours() {
 
 #[tokio::test]
 async fn what_is_kept_for_less_or_does_not_fit_is_said() {
-    // Hours of five days: there are no more days than that.
+    // With five days of hours, there are at most five days.
     let mut site = Site::over(MemoryStore::new(), "Europe/Berlin", &[(3600, 5), (86_400, 120)]);
     let page = site.page("?precision=86400&span=30").await;
     assert!((4..=5).contains(&rows(&page).len()), "{page}");
-    // No buckets begin with days there: they are those that are kept.
+    // Retained buckets don't align with the days of this zone, so the stored days are used.
     let mut site = Site::over(MemoryStore::new(), "Asia/Kolkata", &[(3600, 5), (86_400, 120)]);
     let page = site.page("?precision=86400&span=30").await;
     assert_eq!(rows(&page).len(), 30, "{page}");
@@ -168,7 +168,7 @@ async fn what_is_kept_for_less_or_does_not_fit_is_said() {
 
 #[tokio::test]
 async fn today_and_yesterday_begin_at_the_midnight_of_the_zone() {
-    // Where it is noon; names have the sign of the other direction.
+    // A zone where it is noon. The sign in these names is inverted.
     let offset = noon_offset() / 3600;
     let sign = if offset > 0 { '-' } else { '+' };
     let mut site = Site::new(&format!("Etc/GMT{sign}{}", offset.abs()));
@@ -183,7 +183,7 @@ async fn today_and_yesterday_begin_at_the_midnight_of_the_zone() {
         let (_, rest) = page.split_once(&format!("id=\"{id}\">")).expect("a number");
         rest.split_once("</dl>").expect("its end").0.to_owned()
     };
-    // Of yesterday, only what was until noon.
+    // The comparison with yesterday is only up to noon.
     assert!(card("total").starts_with("3<") && card("total").contains("+200 %"), "{page}");
     assert!(page.contains("<dd class=\"big\">2</dd><dd>of this counter"), "{page}");
     let days = page.split_once("id=\"days\"").expect("a table").1;

@@ -1,4 +1,4 @@
-//! Handles on alerts: what they read, silences and tests, over all processes.
+//! Alert handles: reads, silences and test messages across processes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn watch(counters: &Counters, store: &AnyStore, told: &Inbox) -> Watch {
     rules().into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("good rules")
 }
 
-/// Counts hits in the hour that closed so many hours ago; returns when it is judged.
+/// Records hits in a past hour, and returns the time at which this hour is evaluated.
 async fn record(counters: &mut Counters, ago: u64, hits: u32) -> Timestamp {
     let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
     let hits = NonZeroU32::new(hits).expect("not 0");
@@ -96,7 +96,7 @@ async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>
     let [entry] = &known.history[..] else { panic!("{:?}", known.history) };
     assert_eq!((entry.arrival, entry.at, &entry.buckets), (Arrival::Silenced, start + 3615, &busy.buckets));
 
-    // It is told once, by whichever watch comes first, when the silence has ended.
+    // When the silence ends, the message is sent once, by the first watch that runs.
     assert_eq!(one.silence("busy", Duration::ZERO).await.expect("a rule"), None);
     assert_eq!(read(&other).await.history[0].arrival, Arrival::Waiting);
     for watch in &mut watches {
@@ -105,7 +105,7 @@ async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>
     assert_eq!(kinds(&told), [Raised]);
     assert_eq!(arrivals(&read(&other).await.history), [(Raised, true)]);
 
-    // What is resolved meanwhile is told as well, since receivers know that it was raised.
+    // A resolution during the silence is also sent, because receivers know about the alert.
     other.silence("busy", HOUR).await.expect("a rule");
     let judged = record(&mut counters, 2, 3).await;
     for watch in &mut watches {

@@ -1,4 +1,4 @@
-//! The detector over months of a site that are made up: what it raises, and what it does not.
+//! The detector on months of simulated traffic: detected events and false alarms.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use tests::anomalies::simulated::{self, BEGIN, Labeled, Random, traffic};
 
 use crate::support::precision;
 
-/// A site that has so many hits in a bucket in the mean, more by day and less at weekends.
+/// A simulated site with a mean number of hits per bucket, more by day and less on weekends.
 #[derive(Clone, Copy, Debug)]
 struct Site {
     width: u32,
     mean: f64,
-    /// The relative error of its mean, beside that of independent hits; half of it lasts for an hour or so.
+    /// The relative error of the mean, in addition to the Poisson noise. Half of it lasts about an hour.
     noise: f64,
     weeks: u64,
     seed: u64,
@@ -26,17 +26,18 @@ impl Site {
         Self { width, mean, noise: 0.05, weeks, seed: 7 }
     }
 
-    /// The number of the bucket on this day of the last week, a Monday being 0, at this hour.
+    /// Returns the bucket number of this day and hour in the final week, with Monday as 0.
     fn bucket(self, day: u64, hour: u64) -> u64 {
         ((self.weeks - 1) * 604_800 + day * 86_400 + hour * 3600) / u64::from(self.width)
     }
 
-    /// The number of buckets in so many hours.
+    /// Returns the number of buckets in this number of hours.
     fn hours(self, hours: u64) -> u64 {
         hours * 3600 / u64::from(self.width)
     }
 
-    /// Returns what a detector says, where buckets have what `change` makes of their mean; `None` is one that it is not given.
+    /// Runs the detector with means adjusted by `change`, and returns its results. Buckets are skipped if
+    /// this returns `None`.
     fn judge(self, mut change: impl FnMut(u64, f64) -> Option<f64>) -> Vec<(u64, Judgement)> {
         let (mut random, mut drift) = (Random(self.seed), 0.0);
         let mut detector = Detector::of_counts(Precision::try_from(self.width).expect("a width"));
@@ -52,7 +53,7 @@ impl Site {
     }
 }
 
-/// The buckets in which something becomes unusual, so that an alert would be raised.
+/// Returns the buckets in which the condition becomes true, so that an alert would be raised.
 fn raised(judgements: &[(u64, Judgement)], is_met: fn(&Judgement) -> bool) -> Vec<u64> {
     let (mut was, mut raised) = (false, Vec::new());
     for (bucket, judgement) in judgements {
@@ -90,7 +91,7 @@ fn ordinary_weeks_raise_less_than_one_alert_each() {
 
 #[test]
 fn what_happens_is_found_in_its_first_buckets() {
-    /// Returns what becomes of a mean, at this hour of a Wednesday and for so many hours.
+    /// Name, start (hour on Wednesday), duration in hours, and the changed mean.
     type Event = (&'static str, u64, u64, fn(f64) -> f64);
     let events: [Event; 5] = [
         ("an outage by day", 12, 2, |_| 0.0),
@@ -111,7 +112,7 @@ fn what_happens_is_found_in_its_first_buckets() {
                     .find(|(bucket, judgement)| at.contains(bucket) && judgement.is_unusual());
                 let (bucket, _) = found.unwrap_or_else(|| panic!("{name}, {width} s, {mean}"));
                 assert!(bucket - at.start <= 2, "{name}, {width} s, {mean}: {}", bucket - at.start);
-                // When it is over, nothing is unusual any more.
+                // After the event, the traffic is normal.
                 let after = |(bucket, _): &&(u64, Judgement)| *bucket > at.end;
                 let later =
                     judgements.iter().filter(after).filter(|(_, judgement)| judgement.is_unusual()).count();
@@ -132,7 +133,7 @@ fn silence_is_unexpected_once_hits_should_surely_have_come() {
         let [bucket] = silent[..] else { panic!("{mean}, {hour}: {silent:?}") };
         let after = bucket.checked_sub(at.start).expect("not before");
         assert!((least..=most).contains(&after), "{mean}, {hour}: after {after} minutes");
-        // It is silent until hits come.
+        // The counter stays silent until there are hits.
         let lasting =
             judgements.iter().filter(|(at, judgement)| *at >= bucket && judgement.is_silent()).count();
         assert!(lasting as u64 + after + 20 >= at.end - at.start, "{mean}, {hour}: {lasting} of {after}");
@@ -184,7 +185,7 @@ fn what_comes_after_a_gap_is_not_compared_with_what_was_before() {
 #[test]
 fn a_holiday_that_is_left_out_raises_nothing_and_teaches_nothing() {
     let site = Site::new(3600, 2000.0, 8);
-    // Easter Monday of the week before the last.
+    // Easter Monday, a week before the final week.
     let day = site.bucket(0, 0) - site.hours(168)..site.bucket(1, 0) - site.hours(168);
     let is_holiday = |bucket| day.contains(&bucket);
     let given = site.judge(|bucket, usual| Some(if is_holiday(bucket) { usual * 0.1 } else { usual }));
@@ -192,7 +193,7 @@ fn a_holiday_that_is_left_out_raises_nothing_and_teaches_nothing() {
     let during = |range: Range<u64>| move |bucket: &&u64| range.contains(*bucket);
     assert!(unusual(&given).iter().filter(during(day.clone())).count() >= 1);
     assert_eq!(unusual(&left_out).iter().filter(during(day.start..u64::MAX)).count(), 0);
-    // A week later, the Monday is expected as those before it were.
+    // A week later, the Monday has the same expected value as Mondays before the holiday.
     let noon = site.bucket(0, 12);
     let (_, monday) = left_out.iter().find(|(bucket, _)| *bucket == noon).expect("it is judged");
     let usual = 2000.0 * traffic(BEGIN + noon * 3600);
@@ -246,7 +247,7 @@ fn minutes_learn_their_day_from_hours() {
     assert_eq!(alerts, 0);
 }
 
-/// Returns the score of the detector by the rules of the benchmark.
+/// Returns the detector's score, computed like in the benchmark.
 fn score(corpus: Vec<Labeled>) -> f64 {
     let scored = corpus.into_iter().map(|series| {
         let mut detector = Detector::of_measures(precision(series.width));

@@ -1,4 +1,4 @@
-//! Rules about expected values: their messages, and that several watches send each message once.
+//! Rules on expected values: their messages, and that a message is sent only once by all watches.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::inbox::Inbox;
 use crate::stores;
 use crate::support::{name, precision, store};
 
-/// Minutes and hours, a thousand of each.
+/// Creates counters that retain a thousand minutes and a thousand hours.
 fn counters(store: &AnyStore) -> Counters {
     let kept = Precisions::new([precision(60), precision(3600)]).expect("two precisions");
     let kept = kept.samples(NonZeroU32::new(1000).expect("not 0"));
@@ -28,12 +28,12 @@ fn take(inbox: &Inbox) -> Vec<(String, AlertKind, u64)> {
     inbox.alerts().into_iter().map(|alert| (alert.rule, alert.kind, alert.start)).collect()
 }
 
-/// The hour that closed so many hours ago.
+/// Returns the start of a past hour.
 fn hour(ago: u64) -> Timestamp {
     precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1))
 }
 
-/// The time at which an hour, and every minute of it, is judged.
+/// Returns the time at which this hour, and all minutes in it, are evaluated.
 fn judged(hour: Timestamp) -> Timestamp {
     hour.plus(3600 + Watch::LATENESS.as_secs())
 }
@@ -45,7 +45,8 @@ fn record(counters: &Counters, counter: &str, at: Timestamp, hits: f64) {
     }
 }
 
-/// Returns how busy a site is in an hour, from a Monday that was four weeks before the latest.
+/// Returns the relative traffic in a past hour. The data starts on a Monday, four weeks before the latest
+/// hour.
 fn busy(ago: u64) -> f64 {
     traffic(BEGIN + (700 - ago) * 3600)
 }
@@ -65,7 +66,7 @@ stores::on! {
     { what_is_unusual_is_told_once_by_any_of_two_watches }
 }
 
-/// Four weeks of hours, and two watches over the last days, of which one is replaced.
+/// Four weeks of hours. Two watches run over the final days, and we replace a watch in between.
 async fn what_is_unusual_is_told_once_by_any_of_two_watches(store: impl Into<AnyStore>) {
     let (store, inbox, mut random) = (store.into(), Inbox::default(), Random(5));
     let mut counters = counters(&store);
@@ -156,7 +157,7 @@ async fn a_holiday_is_neither_judged_nor_learned() {
     for ago in (15..480).rev() {
         record(&counters, "hits", hour(ago), random.poisson(60_000.0 * busy(ago)));
     }
-    // All of these minutes are kept, however late in its hour the test runs.
+    // All these minutes are within the retention, even if the test runs late in an hour.
     for minute in minutes.starts(hour(14)..last.plus(3600)) {
         let usual = 1000.0 * traffic(BEGIN + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
         record(&counters, "hits", minute, random.poisson(if minute < last { usual } else { usual / 10.0 }));
@@ -205,7 +206,7 @@ async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin(
         .map(|n| AlertRule::unusual(format!("page {n}"), name(&counter(n)), precision(3600)))
         .collect();
     let mut watch = watch(&counters, &store, &rules, &inbox);
-    // 250 of them begin in a pass; the others are judged by the passes after it.
+    // At most 250 new counters are initialized per pass. The rest is evaluated by later passes.
     let mut all = 0;
     for (pass, expected) in [(0, 250), (10, 250), (20, 100), (30, 0)] {
         let checked = watch.check_once(judged(hour(1)).plus(pass)).await.expect("the store is there");
@@ -221,7 +222,7 @@ async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin(
     let before = calls(&server, "evalsha");
     let checked = watch.check_once(judged(hour(0))).await.expect("the store is there");
     assert_eq!((checked.judged, checked.delivered), (600, 300));
-    // One to replace the state, one to take out what has arrived, and one for the progress of the process.
+    // To replace the state, to remove delivered messages, and for the progress of the process.
     assert_eq!(calls(&server, "evalsha") - before, 3);
 }
 
@@ -238,7 +239,7 @@ async fn a_pass_over_two_thousand_counters_takes_four_exchanges_and_reads_each_c
     for n in 0..COUNTERS {
         record(&counters, &counter(n), first, 5.0);
     }
-    // What one of them has is told in every pass.
+    // A counter has an alert in every pass.
     for odd in (1..8).step_by(2) {
         record(&counters, &counter(7), first.plus(60 * odd), 20.0);
     }
@@ -260,18 +261,20 @@ async fn a_pass_over_two_thousand_counters_takes_four_exchanges_and_reads_each_c
         let (trips, reads) = (proxy.round_trips(), calls(&server, "hmget"));
         let checked = watch.check_once(at(minutes)).await.expect("the store is there");
         assert_eq!((checked.judged, checked.delivered), (2 * COUNTERS, 1));
-        // The progress of all processes is one more; the state was written by this watch.
+        // The additional read is for the progress of all processes. The state is not read, because this watch
+        // has written it.
         assert_eq!(calls(&server, "hmget") - reads, COUNTERS + 1);
         fewest = fewest.min(proxy.round_trips() - trips);
         if fewest <= 4 {
             break;
         }
     }
-    // The document and the hits are read, it is replaced, and again without the message that has arrived.
+    // To read the document and the hits, to replace the document, and to replace it without the delivered
+    // message.
     assert_eq!(fewest, 4);
 }
 
-/// Returns how often a command ran.
+/// Returns the number of calls of a command.
 fn calls(server: &RedisServer, command: &str) -> u64 {
     let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use counter_alert::{Alert, Deliver, DeliveryError, Message};
 
-/// A receiver that keeps what it takes, and refuses while it is told to.
+/// A receiver that stores messages, or rejects them while it is set to be unavailable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inbox(Arc<Kept>);
 

@@ -1,4 +1,4 @@
-//! Outages: buckets are judged when the hits that waited are in the store.
+//! Outages: buckets must be evaluated only when the pending hits are in the store.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::inbox::Inbox;
 use crate::stores;
 use crate::support::{name, precision};
 
-/// A process that counts and watches.
+/// A process with counters and a watch.
 struct Process {
     counters: Counters,
     watch: Watch,
 }
 
-/// The start of a minute, so long ago that no clock is in the way.
+/// Returns the start of a minute, long enough ago that clock differences don't matter.
 fn minute(number: u64) -> Timestamp {
     precision(60).bucket(Timestamp::now()).start.minus(1200).plus(60 * number)
 }
 
-/// The time at which a minute is judged.
+/// Returns the time at which a minute is evaluated.
 fn judged(number: u64) -> Timestamp {
     minute(number).plus(60 + Watch::LATENESS.as_secs())
 }
@@ -29,7 +29,7 @@ fn judged(number: u64) -> Timestamp {
 impl Process {
     fn new(store: &AnyStore, inbox: &Inbox) -> Self {
         let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
-        // Every minute of two processes has 20 hits.
+        // Both processes together need to have 20 hits a minute.
         let rule = AlertRule::below("few", name("hits"), precision(60), 20);
         let builder = Watch::builder(counters.stats(), store.clone()).rule(rule).deliver(inbox.receiver());
         Self { counters, watch: builder.build().expect("a good rule") }
@@ -44,7 +44,7 @@ impl Process {
         self.counters.flush().await.expect("the store is there");
     }
 
-    /// Returns the number of buckets that a pass judges.
+    /// Returns the number of buckets that are evaluated in a pass.
     async fn check(&mut self, now: Timestamp) -> u64 {
         self.watch.check_once(now).await.expect("the store is there").judged
     }
@@ -74,7 +74,7 @@ async fn an_outage_raises_no_alert_before_all_processes_have_sent_their_hits() {
     }
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     processes.iter().for_each(|process| process.record(minute(5)));
-    // The watches reach the store before the flushers.
+    // The watches run before the flushers.
     let (now, [first, second]) = (judged(5), &mut processes);
     assert_eq!((first.check(now).await, second.check(now).await), (0, 0));
     first.flush().await;
@@ -83,7 +83,7 @@ async fn an_outage_raises_no_alert_before_all_processes_have_sent_their_hits() {
     assert_eq!(second.check(now.plus(10)).await, 4);
     assert_eq!(first.check(now.plus(15)).await, 0);
     assert_eq!(inbox.texts(), [""; 0]);
-    // The second process has ended.
+    // The second process is not running.
     first.record(minute(6));
     first.flush().await;
     assert_eq!(first.check(judged(6)).await, 1);

@@ -1,4 +1,4 @@
-//! Rules about the process: told while the store is away, by each process for itself.
+//! Rules on the process: they also work if the store is down, and every process evaluates them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reports: what they say, and that each is told once over all instances.
+//! Reports: their contents, and that a report is sent only once by all instances.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn counters(store: &AnyStore) -> Counters {
     counters.build().expect("good precisions")
 }
 
-/// Yesterday and the day before, with hits of some counters in each.
+/// Records hits on this day.
 fn record(counters: &Counters, day: Timestamp, hits: &[(&str, u32)]) {
     let recorder = counters.recorder();
     for (counter, hits) in hits {
@@ -117,7 +117,7 @@ async fn a_report_has_what_can_be_read_and_names_the_rest() {
     let (server, redis) = stores::redis().await;
     let store = AnyStore::from(redis);
     let (mut counters, inbox) = (counters(&store), Inbox::default());
-    // The store does not report a day before its clock says that it has ended.
+    // A day is reported only if it has ended according to the store clock, so we need an earlier day.
     let today = today().minus(DAY);
     let builder = Watch::builder(counters.stats(), store.clone()).report(schedule());
     let mut watch = builder.deliver(inbox.receiver()).build().expect("a good schedule");
@@ -188,7 +188,7 @@ async fn a_report_is_told_once_by_three_watches(store: impl Into<AnyStore>) {
     let mut watches: Vec<_> = instances.iter().map(new_watch).collect();
     let mut told = Vec::new();
     for ago in (0..10).rev() {
-        // Not later than the clock of the store.
+        // This must not be later than the store clock.
         let day = today.minus((ago + 1) * DAY);
         record(&instances[0], day.minus(DAY), &[("hits", 10)]);
         instances[0].flush().await.expect("the store is there");

@@ -1,8 +1,8 @@
-//! The score of Numenta's benchmark, by examples that were computed by hand.
+//! The score of the Numenta benchmark, with examples computed by hand.
 
 use tests::anomalies::score::{Scored, best, probation, sigmoid};
 
-/// A series of 100 rows with an anomaly from row 40 to row 49, and these scores.
+/// Returns a series of 100 rows with these scores, and an anomaly from row 40 to row 49.
 fn series(scores: &[(usize, f64)]) -> Scored {
     let mut all = vec![0.0; 100];
     for (row, score) in scores {
@@ -29,24 +29,25 @@ fn the_first_row_of_a_window_is_worth_most_and_only_the_first_detection_counts()
     // 0.84828 / 0.98661 = 0.85979, and (1 + 0.85979) / 2.
     assert_eq!(score(&[series(&[(45, 1.0)])]), 92.99);
     assert_eq!(score(&[series(&[(45, 1.0), (46, 1.0), (49, 2.0)])]), 92.99);
-    // The last row is a tenth from the end: 2 / (1 + e^-0.5) - 1 = 0.24492, / 0.98661 = 0.24824.
+    // The final row is a tenth from the end: 2 / (1 + e^-0.5) - 1 = 0.24492, / 0.98661 = 0.24824.
     assert_eq!(score(&[series(&[(49, 1.0)])]), 62.41);
 }
 
 #[test]
 fn a_detection_elsewhere_costs_up_to_eleven_hundredths() {
-    // 1 - 0.11 of a window, which is (1.89) / 2.
+    // 1 - 0.11 of a window, i.e. 1.89 / 2.
     assert_eq!(score(&[series(&[(20, 2.0), (40, 1.0)])]), 94.5);
-    // Row 54 is 5 rows behind row 49, of 9: 2 / (1 + e^2.7778) - 1 = -0.88292, and 0.11 of it -0.09712.
+    // Row 54 is 5 rows after row 49, of 9: 2 / (1 + e^2.7778) - 1 = -0.88292, and 0.11 of it is -0.09712.
     assert_eq!(score(&[series(&[(54, 2.0), (40, 1.0)])]), 95.14);
-    // A threshold above what is not worth its costs.
+    // The best threshold is above scores that would cost more than they gain.
     let outcome = best(&[series(&[(40, 2.0), (20, 1.0), (21, 1.0)])]);
     assert_eq!((outcome.score, outcome.threshold, outcome.false_alarms, outcome.found), (100.0, 2.0, 0, 1));
 }
 
 #[test]
 fn one_threshold_holds_for_all_series() {
-    // At 1, 1 for each window, and 20 false alarms: (4 - 2.2) / 4. At 3, one window is missed: (1 - 1 + 2) / 4.
+    // At 1, both windows score 1, with 20 false alarms: (4 - 2.2) / 4. At 3, a window is missed: (1 - 1 + 2)
+    // / 4.
     let noisy: Vec<_> = (60..80).map(|row| (row, 2.0)).chain([(40, 3.0)]).collect();
     let outcome = best(&[series(&noisy), series(&[(40, 1.0)])]);
     assert_eq!((outcome.score.round(), outcome.threshold), (50.0, 3.0));

@@ -1,4 +1,4 @@
-//! One delivery over all instances: three of them, killed, paused, and through failovers.
+//! Single delivery across three instances that are killed and paused, with failovers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::support::{name, precision, store};
 
 const HOURS: u64 = 60;
 
-/// The hour that closed so many hours ago, and the time at which it is judged.
+/// Returns a past hour, and the time at which it is evaluated.
 fn hour(ago: u64) -> (Timestamp, Timestamp) {
     let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
     (start, start.plus(3600 + Watch::LATENESS.as_secs()))
@@ -33,7 +33,7 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
         builder.build().expect("a good rule")
     };
     let mut watches: Vec<_> = (0..3).map(|_| watch(&counters)).collect();
-    // A rule begins with the bucket before its first pass.
+    // A rule starts with the bucket before its first pass.
     watches[0].check_once(hour(HOURS + 1).1).await.expect("the store is there");
     let (mut expected, mut is_raised, mut told) = (Vec::new(), false, Vec::new());
     for ago in (1..=HOURS).rev() {
@@ -54,7 +54,7 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
         }
         inbox.away(random.among(0..4) == 0);
         let passes = watches.iter_mut().map(|watch| {
-            // Killed at any point of a pass, or not.
+            // Kills about half of the passes at a random time.
             let lives = if random.among(0..2) == 0 { random.among(0..3000) } else { 5_000_000 };
             timeout(Duration::from_micros(lives), watch.check_once(judged))
         });
@@ -67,7 +67,7 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
         told.extend(inbox.alerts());
     }
     inbox.away(false);
-    // What waits for a receiver, or is claimed by one that was killed, comes in time.
+    // Messages that wait for the receiver, or are claimed by a killed watch, will be sent after a while.
     let (_, last) = hour(1);
     until("all alerts have arrived", tests::LIMIT, async || {
         for second in (0..1200).step_by(60) {
@@ -77,13 +77,13 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
         by_id(&told).len() >= expected.len()
     })
     .await;
-    // In whatever order they came: by their buckets, each once.
+    // Alerts may arrive in any order, so we compare them sorted by bucket.
     let mut arrived: Vec<_> = by_id(&told).into_values().map(|alert| (alert.start, alert.kind)).collect();
     arrived.sort_by_key(|(start, _)| *start);
     assert_eq!(arrived, expected);
 }
 
-/// The alerts as a receiver has them that drops repetitions.
+/// Deduplicates alerts by id, like a receiver.
 fn by_id(told: &[Alert]) -> BTreeMap<&str, &Alert> {
     let mut kept = BTreeMap::new();
     for alert in told {

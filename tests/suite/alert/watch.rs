@@ -1,4 +1,4 @@
-//! Watches: what they raise and resolve, and that each message arrives, once if nothing goes wrong.
+//! Watches: raised and resolved alerts, and their delivery, which happens once if nothing fails.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -27,7 +27,7 @@ fn watch(stats: Stats, store: &AnyStore, rule: AlertRule, inbox: &Inbox) -> Watc
     Watch::builder(stats, store.clone()).rule(rule).deliver(inbox.receiver()).build().expect("a good rule")
 }
 
-/// The hour that closed so many hours ago, and the time at which it is judged.
+/// Returns a past hour, and the time at which it is evaluated.
 fn hour(ago: u64) -> (Timestamp, Timestamp) {
     let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
     (start, start.plus(3600 + Watch::LATENESS.as_secs()))
@@ -68,11 +68,11 @@ async fn a_route_is_dead_when_only_others_had_hits_for_days_and_days_of_no_hits_
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let day = precision(86_400);
-    // Ten days of hits follow, and none of them may lie ahead of the clock.
+    // We need ten more days of hits later, which must not be ahead of the clock.
     let today = day.bucket(Timestamp::now()).start.minus(86_400 * 12);
     for ago in 1..40 {
         let start = today.minus(86_400 * ago);
-        // The site was away for ten days.
+        // The site was down for ten days.
         let site = if (5..15).contains(&ago) { 0 } else { 100 };
         record(&counters, "hits", start, site);
         record(&counters, "/used", start, u32::from(ago == 4));
@@ -85,7 +85,7 @@ async fn a_route_is_dead_when_only_others_had_hits_for_days_and_days_of_no_hits_
     let mut watch = builder.deliver(inbox.receiver()).build().expect("good rules");
     let judged = today.plus(Watch::LATENESS.as_secs());
     watch.check_once(judged).await.expect("memory answers");
-    // Of the 20 days before, ten had hits: too few to tell.
+    // Only ten of the 20 days have hits, which is not enough to decide.
     assert_eq!(inbox.texts(), [""; 0]);
     for days in 1..=10 {
         record(&counters, "hits", today.plus(86_400 * (days - 1)), 100);
@@ -109,7 +109,7 @@ async fn a_value_of_a_label_that_is_new_among_the_first_is_told_once() {
         {
             record(&counters, &format!("label:referrer:{value}"), start, hits);
         }
-        // Three are more frequent.
+        // Three values are more frequent.
         record(&counters, "label:referrer:d.example", start, if ago < 3 { 8 } else { 0 });
         counters.flush().await.expect("memory takes all");
         watch.check_once(judged).await.expect("memory answers");
@@ -160,7 +160,7 @@ stores::on! {
     { three_watches_in_any_order_tell_each_alert_once }
 }
 
-/// A hundred hours of three instances, one of which is away now and then, and comes back.
+/// A hundred hours with three instances. A random instance sometimes skips passes, or is restarted.
 async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnyStore>) {
     let (store, inbox, mut random) = (store.into(), Inbox::default(), Random::storm("watches"));
     let mut instances: Vec<_> = (0..3).map(|_| counters(&store)).collect();
@@ -179,10 +179,10 @@ async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnySto
             is_raised = is_bad;
         }
         if random.among(0..10) == 0 {
-            // A process that has ended, and another one in its place.
+            // Replaces a process.
             watches[place] = new_watch(&instances[place]);
         }
-        // A rule begins with the bucket before its first pass.
+        // A rule starts with the bucket before its first pass.
         if random.among(0..5) > 0 || ago == 99 {
             let passes = watches.iter_mut().map(|watch| watch.check_once(judged));
             for checked in futures_util::future::join_all(passes).await {
@@ -209,7 +209,7 @@ async fn a_message_is_told_again_under_its_id_until_a_receiver_has_it() {
     counters.flush().await.expect("memory takes all");
     let checked = watch.check_once(judged).await.expect("memory answers");
     assert_eq!((checked.judged, checked.delivered, checked.undelivered), (1, 0, 1));
-    // It is away for an hour, in which the alert is resolved.
+    // The receiver is unavailable for an hour. The alert is resolved in this time.
     record(&counters, "hits", hour(1).0, 100);
     counters.flush().await.expect("memory takes all");
     let mut tried = 0;
@@ -253,7 +253,7 @@ async fn another_watch_tells_what_one_was_telling_when_it_ended() {
     assert!(cut_off.is_err(), "the receiver hangs");
     drop(ended);
     let mut other = watch(counters.stats(), &store, errors(), &inbox);
-    // For a minute it may still be under way.
+    // The delivery could still be in progress for a minute.
     for second in [0, 59] {
         let checked = other.check_once(judged.plus(second)).await.expect("memory answers");
         assert_eq!((checked.judged, checked.delivered), (0, 0), "{second}");
@@ -264,7 +264,7 @@ async fn another_watch_tells_what_one_was_telling_when_it_ended() {
     assert_eq!(ids, *begun.lock().expect("calm"));
 }
 
-/// A store that counts the bytes that are read of the state of alerts.
+/// A store that counts the bytes read from the alert state.
 #[derive(Clone, Debug)]
 struct Metered {
     store: AnyStore,
@@ -313,7 +313,7 @@ async fn what_watches_share_is_read_again_only_if_it_has_changed() {
         watch.check_once(judged.plus(2)).await.expect("memory answers");
     }
     assert_eq!(read(0), 0);
-    // The other watch has changed it.
+    // The second watch changes the state.
     assert_eq!(second.check_once(hour(1).1).await.expect("memory answers").judged, 1);
     first.check_once(hour(1).1.plus(1)).await.expect("memory answers");
     assert!(read(0) > 0);
@@ -412,14 +412,14 @@ async fn many_rules_take_few_exchanges_and_unknown_state_is_told() {
     assert_eq!((checked.judged, checked.delivered), (1000, 500));
     let sent: BTreeMap<_, _> = commands(&server);
     let grown = |command: &str| sent.get(command).unwrap_or(&0) - before.get(command).unwrap_or(&0);
-    // Twice the state, and once the progress of the process.
+    // Two writes of the state, and a write of the process progress.
     assert!(grown("hset") == 3 && grown("exec") == 0 && grown("time") <= 2, "{sent:?}");
     server.command(&["HSET", "access:document:alerts", "version", "7", "content", "no JSON"]);
     let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
     assert!(error.to_string().contains("alerts"), "{error}");
 }
 
-/// Returns how often each command ran.
+/// Returns the number of calls by command.
 fn commands(server: &tests::RedisServer) -> BTreeMap<String, u64> {
     let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let calls = |line: &str| {

@@ -1,4 +1,4 @@
-//! Webhooks, at a real server: what a receiver gets, and what becomes of messages that it does not take.
+//! Webhooks to a real server: the requests, and retries of messages that aren't accepted.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::support::{name, precision};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 
-/// The requests that came, and the answers: the last of these again and again.
+/// The received requests, and the responses to send. The final response is repeated.
 #[derive(Clone, Debug, Default)]
 struct Receiver(Arc<Mutex<(Vec<Came>, Vec<Answer>)>>);
 
@@ -66,7 +66,8 @@ async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes)
     }
 }
 
-/// A watch whose rule holds in the last hour, and the time at which it judges that.
+/// Creates a watch with a rule that is met in the latest hour, and returns the time at which this hour is
+/// evaluated.
 async fn watch(webhook: Webhook) -> (Watch, Timestamp) {
     let store = AnyStore::from(MemoryStore::new());
     let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
@@ -172,7 +173,7 @@ async fn a_receiver_that_fails_hangs_or_moves_gets_the_message_again_under_its_i
     }
     let came = receiver.came();
     let ids: Vec<_> = came.iter().map(|(headers, _)| headers["webhook-id"].clone()).collect();
-    // Nobody was asked elsewhere.
+    // The redirect is not followed.
     assert_eq!((ids.len(), delivered), (5, 1));
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(pass(&mut watch, at.plus(7200)).await, (0, 0));

@@ -1,4 +1,4 @@
-//! The rules of documents that writers rely on in every store.
+//! Contract tests for documents: guarantees that writers can rely on.
 
 use counter_core::document::DocumentStore;
 use futures_util::future::join_all;
@@ -61,7 +61,7 @@ async fn names_are_apart(store: impl DocumentStore) {
 
 async fn no_two_contents_have_the_same_version(store: impl DocumentStore) {
     let mut versions = Vec::new();
-    // As after failovers that lost all replacements: the first ones of several documents.
+    // The first replacements of different documents, such as after failovers that have lost the replacements.
     for name in ["a", "b", "c"] {
         for content in ["first", "second"] {
             let seen = store.read(name).await.expect("readable").version;

@@ -1,4 +1,4 @@
-//! Additions that are written later, in batches.
+//! Tests for write-behind: additions that are written later, in batches.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn a_thousand_views_are_one_row_that_is_written_once() {
     assert_eq!(views(&posts, 1).await, 0);
     flush(&mut flusher).await;
     flush(&mut flusher).await;
-    // Where there is a copy, it follows.
+    // If there is a cached copy, it is updated.
     assert_eq!(views(&posts, 1).await, 1000);
     assert_eq!(posts.database().gates.after_write.arrived(), 1);
     assert_eq!(posts.database().gates.before_read.arrived(), 1);
@@ -72,7 +72,7 @@ async fn a_batch_whose_answer_is_lost_counts_once() {
     for _ in 0..2 {
         let error = flusher.flush().await.expect_err("the answer is lost");
         assert_eq!(*error.kind(), EntityErrorKind::Unconfirmed);
-        // The batch that was sent is not changed by what comes after it.
+        // Later additions must not change a batch that was already sent.
         add(&additions, 1);
     }
     assert_eq!(additions.ledger().pending, 3);
@@ -112,7 +112,7 @@ async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
     add(&additions, 1);
     posts.database().gates.lost.store(1, Ordering::SeqCst);
     flusher.flush().await.expect_err("the answer is lost");
-    // They keep their places until it is known that the database has them.
+    // Additions occupy their places until the database has acknowledged the batch.
     assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
     flush(&mut flusher).await;
     add(&additions, 3);
@@ -160,7 +160,7 @@ async fn a_database_that_takes_nothing_ends_a_shutdown_at_its_deadline() {
     let (additions, mut flusher) = posts.write_behind(10);
     (0..3).for_each(|id| add(&additions, id));
     posts.database().gates.after_write.close();
-    // Not before: the database has a thread of its own, and a time limit.
+    // We can't pause the time earlier because the database runs on a separate thread and has a timeout.
     tokio::time::pause();
     let error = flusher.run(async {}).await.expect_err("nothing is acknowledged");
     assert_eq!(*error.kind(), EntityErrorKind::Unflushed { additions: 3 });

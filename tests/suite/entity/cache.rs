@@ -1,4 +1,4 @@
-//! The contract of a cache, shown on every cache.
+//! Contract tests for any cache.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn keep(cache: &impl EntityCache, copy: EntityCopy, token: u64) -> u64 {
     cache.store("post", &[copy], lease(token)).await.expect("it can be written")
 }
 
-/// An entity that is warm.
+/// Makes the entity warm.
 async fn warm(cache: &impl EntityCache, views: (i64, u64), likes: (i64, u64)) {
     assert_eq!(look(cache, 1, 100).await, EntityFound::Cold);
     assert_eq!(keep(cache, copy(1, views, likes), 100).await, 1);
@@ -73,7 +73,7 @@ async fn a_copy_is_kept_under_a_lease_and_by_nobody_else(cache: impl EntityCache
     assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 8).await, 0);
     assert_eq!(keep(&cache, copy(1, (3, 1), (-4, 2)), 7).await, 1);
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![3, -4]));
-    // It has been used.
+    // The lease is already used.
     assert_eq!(keep(&cache, copy(1, (9, 9), (9, 9)), 7).await, 0);
 }
 
@@ -104,7 +104,7 @@ async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache + Clone) {
     views.fields.pop();
     assert_eq!(keep(&cache, views, 7).await, 1);
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
-    // What an older version of the program keeps is whole to it.
+    // An older program version stores fewer fields, and this copy is complete for that version.
     let found = cache.read("post", &id, &["views"], lease(9)).await.expect("it can be read");
     assert_eq!(found, [EntityFound::Warm(vec![3])]);
     cache.update("post", &[change(1, "likes", 1, 1)]).await.expect("it can be written");

@@ -1,4 +1,4 @@
-//! The contract of a database, shown on every database.
+//! Contract tests for any database.
 
 use counter_core::entity::sqlx;
 use counter_core::entity::{
@@ -84,7 +84,7 @@ pub(super) async fn postgres(url: &str) -> PostgresDatabase {
 }
 
 async fn prepared<D: EntityDatabase>(database: D) -> D {
-    // Several instances start at the same time.
+    // Instances may start at the same time.
     let (one, other) = tokio::join!(database.create_tables(), database.create_tables());
     one.and(other).expect("the tables can be made");
     database
@@ -193,7 +193,7 @@ async fn a_batch_that_is_sent_twice_at_the_same_time_counts_once(database: impl 
     for sequence in 1..=10 {
         let batch = batch(writer, sequence, &[("1", VIEWS, 1), ("2", VIEWS, 1)]);
         let (one, other) = tokio::join!(database.apply(&batch), database.apply(&batch));
-        // One of them may have had to give way, and would be sent again.
+        // If a call was aborted to resolve a conflict, it would usually be sent again.
         let applied = [one, other].into_iter().flatten().filter(|verdict| verdict.rows.is_some()).count();
         assert!(applied <= 1);
         database.apply(&batch).await.expect("it is applied");
@@ -222,7 +222,7 @@ async fn a_row_is_corrected_only_if_it_has_the_version_that_was_seen(database: i
     assert_eq!(correct(0, 8).await, None);
     add(&database, "1", LIKES, 1).await;
     assert_eq!(correct(1, 7).await, None);
-    // Also to what it is already.
+    // This also applies if the value is already correct.
     assert_eq!(correct(2, 8).await, Some(Versioned { version: 3, value: 8 }));
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, 8, 3)]);
 }

@@ -1,4 +1,4 @@
-//! The metrics of entities, exported through the `metrics` facade.
+//! Tests for the entity metrics, exported via the `metrics` facade.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::Post;
 
-/// The page of the documentation that names them all.
+/// The documentation page with all metric names.
 const PAGE: &str = include_str!("../../../counter-core/src/guide/entity.rs");
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reading and writing entities as a program does.
+//! Tests for reading and writing entities like an application does.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ async fn posts(cache: impl EntityCache) -> Posts {
     patient(Gated::new(database), cache)
 }
 
-/// Waits for the cache however slow the machine is.
+/// Builds entities with a cache timeout that is long enough for slow machines.
 fn patient(database: Gated<SqliteDatabase>, cache: impl EntityCache) -> Posts {
     Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
@@ -37,7 +37,7 @@ async fn like(posts: &Posts, id: u64) -> i64 {
     posts.increment(id, Post::Likes, 1).await.expect("it counts")
 }
 
-/// How often the database was read.
+/// Returns the number of database reads.
 fn queries(posts: &Posts) -> u64 {
     posts.database().gates.before_read.arrived()
 }
@@ -94,14 +94,14 @@ async fn a_stampede_on_a_cold_entity_makes_one_query_over_all_processes() {
         gate.close();
         let readers: Vec<_> = (0..20).flat_map(|_| [reading(&one, id), reading(&other, id)]).collect();
         until("somebody reads the database", LIMIT, async || gate.arrived() > before).await;
-        // All of them have asked the cache, and most of those of the other process more than once.
+        // Every reader has called the cache, and most readers of the other process have retried by now.
         let asked = async || scripts(&server) >= asked_before + 40;
         until("everybody has asked the cache", LIMIT, asked).await;
         gate.open();
         for reader in readers {
             assert_eq!(reader.await.expect("it can be read"), 7);
         }
-        // The other process waits for the first one longer than this, and not for ever.
+        // The other process waits longer than this for the first process, but not forever.
         if began.elapsed() < Duration::from_secs(1) {
             assert_eq!(queries(&one) - before, 1);
             return;
@@ -110,7 +110,7 @@ async fn a_stampede_on_a_cold_entity_makes_one_query_over_all_processes() {
     panic!("ten times it took longer than anybody waits");
 }
 
-/// How often the server was asked to run a script.
+/// Returns the number of script calls on the server.
 fn scripts(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().expect("text");
     let calls = stats.split_once("cmdstat_evalsha:calls=").and_then(|(_, calls)| calls.split_once(','));
@@ -126,7 +126,7 @@ async fn a_stampede_without_a_cache_makes_one_query_in_a_process() {
     let gate = &posts.database().gates.before_read;
     gate.close();
     let readers: Vec<_> = (0..20).map(|_| reading(&posts, 1)).collect();
-    // By then each of them, on the one thread that there is, has come as far as it can.
+    // There is just a single thread, so every reader must be blocked by now.
     until("one reads the database", LIMIT, async || gate.arrived() > 0).await;
     tokio::task::yield_now().await;
     gate.open();
@@ -170,7 +170,7 @@ async fn takes_over(posts: Posts) {
     gate.open();
     assert_eq!(likes(&posts, 1).await, 0);
     assert_eq!(queries(&posts), 2);
-    // Without the lease, the second reader would not have stored a copy.
+    // Without the lease, the second reader could not have stored a copy.
     assert_eq!(likes(&posts, 1).await, 0);
     assert_eq!(queries(&posts), 2);
 }
@@ -222,7 +222,7 @@ async fn a_database_that_gave_way_is_asked_again_and_one_that_did_not_answer_is_
     gates.lost.store(1, Ordering::SeqCst);
     let error = posts.increment(1, Post::Likes, 1).await.expect_err("the answer is lost");
     assert_eq!(*error.kind(), EntityErrorKind::Unconfirmed);
-    // It had counted.
+    // The increment was counted.
     assert_eq!(likes(&posts, 1).await, 2);
 }
 
@@ -236,7 +236,7 @@ async fn copies_live_for_twelve_hours_and_what_is_not_there_for_half_a_minute() 
     let (copy, absent) = ("access:entity:post:1", "access:entity:post:2");
     let life = |key| server.int(&["PTTL", key]) as f64 / 1000.0;
     for (key, longest) in [(copy, 43_200.0), (absent, 30.0)] {
-        // A tenth less at the most, and what has passed since.
+        // The lifetime is reduced by up to a tenth, and by the time that has passed since.
         let life = life(key);
         assert!(life <= longest, "{key}: {life}");
         assert!(life + asked.elapsed().as_secs_f64() >= 0.89 * longest, "{key}: {life}");

@@ -1,4 +1,4 @@
-//! A cache that does not answer, and one that panics: the database has the truth.
+//! Tests for caches that hang or panic: the database is the source of truth.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -41,7 +41,7 @@ async fn a_cache_that_never_answers_holds_up_no_read_and_no_change() {
         assert_eq!(likes(&posts).await, sum);
     }
     cache.be_hung(false);
-    // Its copy is out of date, and is not believed.
+    // The cached copy is stale and must not be used.
     let before = cache.asked();
     let asked = async || {
         assert_eq!(likes(&posts).await, 100);
@@ -58,7 +58,7 @@ async fn a_cache_that_never_answers_is_asked_by_few() {
     for _ in 0..500 {
         assert_eq!(likes(&posts).await, 0);
     }
-    // Once a second: however slow this is, that is not each time.
+    // The cache should be called once a second, i.e. much less often than per read, even on a slow machine.
     assert!(cache.asked() < 250, "{}", cache.asked());
 }
 
@@ -71,7 +71,7 @@ async fn a_cache_that_cannot_be_reached_is_asked_and_logged_once_a_second() {
     for _ in 0..500 {
         assert_eq!(likes(&posts).await, 0);
     }
-    // Each second has one attempt to read, and perhaps one to keep what was read.
+    // Within a second, we expect an attempt to read, and possibly an attempt to store the result.
     let most = 2 * (started.elapsed().as_secs() + 2);
     assert!(cache.asked() <= most, "{} > {most}", cache.asked());
     let lines = log.text().lines().filter(|line| line.contains("WARN")).count() as u64;
@@ -111,7 +111,7 @@ async fn a_recount_whose_source_panics_says_so_and_keeps_nobody_out() {
     assert_eq!((drift.corrected, likes(&posts).await), (1, 5));
 }
 
-/// So many likes of each; or a panic.
+/// A recount source that reports this number of likes for each post, or panics.
 struct Truth(Option<i64>);
 
 impl Recount<Post> for Truth {

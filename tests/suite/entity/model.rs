@@ -1,4 +1,4 @@
-//! Any sequence of what can happen, against a plain map.
+//! Compares random sequences of operations and faults with a simple map.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
@@ -13,13 +13,13 @@ use super::stand::{Frail, Gated};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// By one of two instances.
+    /// Increment by one of the two instances.
     Increment {
         instance: usize,
         id: u64,
         by: i64,
     },
-    /// Whose answer is lost, after it was done.
+    /// Increment that is applied, but the reply is lost.
     Unanswered {
         instance: usize,
         id: u64,
@@ -39,7 +39,8 @@ enum Step {
     Evict {
         id: u64,
     },
-    /// Whether the cache of an instance is out of reach, or does what it is asked and does not answer.
+    /// Switches the cache of an instance between reachable, unreachable and mute (requests are processed, but
+    /// replies are lost).
     Cache {
         instance: usize,
         away: bool,
@@ -60,13 +61,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the counts are, what each has been since its copy could be out of date, and what waits.
+/// The current counts, previous counts which could be found in a stale copy, and pending additions.
 #[derive(Default)]
 struct Model {
     now: BTreeMap<u64, i64>,
     been: BTreeMap<u64, BTreeSet<i64>>,
     waiting: BTreeMap<u64, i64>,
-    /// Taken from those that wait, and perhaps written.
+    /// Taken from the pending additions, and possibly written.
     outgoing: Option<BTreeMap<u64, i64>>,
 }
 
@@ -108,7 +109,7 @@ async fn run(steps: Vec<Step>) {
                 let counts = posts[instance].counts(&asked).await.expect("it can be read");
                 for (id, counts) in ids.iter().zip(counts) {
                     let (read, now) = (counts.of(Post::Likes), model.now(*id));
-                    // The other instance may owe the cache something that this one does not know of.
+                    // The other instance may owe the cache an update, which can't be seen from this instance.
                     let been = troubled && model.been.get(id).is_some_and(|been| been.contains(&read));
                     assert!(
                         read == now || been,
@@ -131,7 +132,7 @@ async fn run(steps: Vec<Step>) {
                 assert_eq!(flushed.is_err(), lost);
                 database.gates.lost.store(0, Ordering::SeqCst);
                 troubled |= lost;
-                // The first attempt writes it, whether it is answered or not.
+                // The first attempt is written even if the reply is lost.
                 if fresh {
                     let outgoing = std::mem::take(&mut model.waiting);
                     outgoing.iter().for_each(|(id, by)| model.add(*id, *by));
@@ -139,7 +140,7 @@ async fn run(steps: Vec<Step>) {
                 }
                 if !lost {
                     model.outgoing = None;
-                    // One that goes on with an old batch takes one more.
+                    // A flush that resends an old batch also sends another batch.
                     if !fresh {
                         let rest = std::mem::take(&mut model.waiting);
                         rest.iter().for_each(|(id, by)| model.add(*id, *by));
@@ -165,7 +166,7 @@ async fn run(steps: Vec<Step>) {
     quiet(&posts, &database, &model.now).await;
 }
 
-/// When nothing goes on any more, cache, database and model are the same.
+/// Checks that cache, database and model agree when there are no more operations.
 async fn quiet(
     posts: &[Entities<Post, Gated<SqliteDatabase>>; 2],
     database: &Gated<SqliteDatabase>,

@@ -1,4 +1,4 @@
-//! Servers that die between the two writes of an increment.
+//! Tests for servers that die between the two writes of an increment.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,12 +22,12 @@ async fn likes<D: EntityDatabase>(posts: &Entities<Post, D>, id: u64) -> i64 {
     posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
 }
 
-/// Waits for the cache however slow the machine is.
+/// Builds entities with a cache timeout that is long enough for slow machines.
 fn patient<D: EntityDatabase>(database: D, cache: impl EntityCache) -> Entities<Post, D> {
     Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
 
-/// Recounts, of a truth of so many likes for the only post.
+/// Recounts with a source that reports this number of likes for the only post.
 async fn recount<D: EntityDatabase>(posts: &Entities<Post, D>, likes: i64) -> (u64, u64) {
     let truth = async |field: Post, ids: Vec<EntityId>| {
         let count = if field == Post::Likes { likes } else { 0 };
@@ -52,7 +52,7 @@ async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_
         database.gates.after_write.open();
     };
     let (counted, ()) = tokio::join!(writer.increment(1, Post::Likes, 1), dies);
-    // The database has it, and that is what counts.
+    // The database has counted the increment, and this is what matters.
     assert_eq!(counted.expect("it counts"), 1);
     assert_eq!(likes(&writer, 1).await, 1);
     server.restart();
@@ -101,7 +101,8 @@ async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
     until("the cache is asked again", LIMIT, copied).await;
 }
 
-/// Increments until the database is gone and back: what was answered is there, and what was not may be.
+/// Increments across a database restart: acknowledged increments must be stored, and unconfirmed increments
+/// may be.
 async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut restart: impl FnMut()) {
     let posts: Entities<Post, D> = Entities::new(database, MemoryStore::new());
     let (mut counted, mut unconfirmed) = (0, 0);
@@ -125,7 +126,7 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
         flusher.flush().await.expect_err("nobody is there");
     }
     assert_eq!(counted, 10);
-    // What is warm is read all the same.
+    // Warm entities can still be read.
     assert_eq!(likes(&posts, 2).await, 1);
     restart();
     let back = async || posts.counts_of(1).await.is_ok();

@@ -1,7 +1,7 @@
-//! Everything that can happen between the steps of those who read and those who write, in every order.
+//! Runs the steps of concurrent readers and writers in every possible order.
 //!
-//! A reader takes the lease, reads the database, and keeps what he read. A writer writes the database, and
-//! tells the cache. Somebody else may evict the copy at any time.
+//! A reader takes the lease, reads the database, and stores the copy. A writer writes to the database and
+//! then updates the cache. However, the copy can be evicted at any time.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::Post;
 use crate::stores::without_scripts;
 use crate::support::store;
 
-/// Who takes part.
+/// A participant of a race.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Actor {
     Reader,
@@ -24,7 +24,7 @@ enum Actor {
     Evictor,
 }
 
-/// How far somebody has come, and what he carries.
+/// Progress of an actor, with the data to be used in the next step.
 struct Progress {
     actor: Actor,
     lease: EntityLease,
@@ -76,7 +76,7 @@ async fn look(cache: &impl EntityCache, id: EntityId, lease: EntityLease) -> Ent
     found.into_iter().next().expect("one")
 }
 
-/// All orders in which actors with so many steps left can come, by their places.
+/// Returns the possible orders for actors with these numbers of remaining steps, as actor indices.
 fn orders(left: &[u8]) -> Vec<Vec<usize>> {
     if left.iter().all(|steps| *steps == 0) {
         return vec![Vec::new()];
@@ -90,7 +90,7 @@ fn orders(left: &[u8]) -> Vec<Vec<usize>> {
     all
 }
 
-/// An id that nobody has had.
+/// Generates unused ids.
 struct Ids(u64);
 
 impl Ids {
@@ -100,7 +100,7 @@ impl Ids {
     }
 }
 
-/// After every order of these, a copy that is there is what the database has.
+/// Checks each order of these actors: if there is a cached copy, it must match the database.
 async fn check(cache: &impl EntityCache, evict: &impl AsyncFn(EntityId), ids: &mut Ids, actors: &[Actor]) {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
     let steps = |actor: &Actor| match actor {
@@ -111,7 +111,7 @@ async fn check(cache: &impl EntityCache, evict: &impl AsyncFn(EntityId), ids: &m
     let orders = orders(&actors.iter().map(steps).collect::<Vec<_>>());
     let mut warm = 0;
     for order in &orders {
-        // There may be a row before, or none.
+        // Start with or without an existing row.
         for begun in [false, true] {
             let id = ids.next();
             if begun {
@@ -161,7 +161,7 @@ async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_redis_without_sc
     check_all(&store(&server.url()).await, async |id| evict(&server, id)).await;
 }
 
-/// Removes the copy and not the lease, as a server does that has no memory left.
+/// Removes the copy but not the lease, like a server that is out of memory.
 fn evict(server: &RedisServer, id: EntityId) {
     server.command(&["DEL", &format!("access:entity:post:{id}")]);
 }

@@ -1,4 +1,4 @@
-//! Counting the truth again.
+//! Tests for recounts from the source of truth.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -25,12 +25,12 @@ async fn posts() -> Posts {
     Entities::new(Gated::new(database), MemoryStore::new())
 }
 
-/// The likes that there are; nobody views anything.
+/// The actual likes; there are no views.
 #[derive(Default)]
 struct Likes {
     of: Mutex<HashMap<EntityId, i64>>,
     asked: AtomicU64,
-    /// Somebody likes the first post so much more, right after the count that has this number.
+    /// Adds this number of likes to the first post, right after the count with this index.
     more: Option<(u64, Posts, i64)>,
 }
 
@@ -124,8 +124,8 @@ async fn more_entities_than_a_page_are_all_looked_at() {
 
 #[tokio::test]
 async fn an_increment_between_the_looks_or_before_the_correction_is_not_lost() {
-    // Each field is counted for those that the source names, for those that have a row, and then what
-    // differs once more.
+    // Fields are counted for the ids from the source and for the ids with a row, and then once more for the
+    // differences.
     for last in [4, 5] {
         let posts = posts().await;
         like(&posts, 1, 5).await;
@@ -133,7 +133,7 @@ async fn an_increment_between_the_looks_or_before_the_correction_is_not_lost() {
         truth.set(1, 7);
         let drift = posts.reconcile(&truth, SETTLE).await.expect("all can be read");
         assert_eq!(truth.asked.load(Ordering::SeqCst), 5);
-        // What was missing was on its way.
+        // The missing increment was still in flight.
         assert_eq!(corrected(&drift), (0, 0, 1));
         assert_eq!(likes(&posts, 1).await, 7);
     }
@@ -187,7 +187,7 @@ async fn a_copy_that_differs_from_the_database_is_removed_and_reported() {
     like(&posts, 1, 5).await;
     assert_eq!(likes(&posts, 1).await, 5);
     truth.set(1, 6);
-    // Somebody wrote the database, and died before he told the cache.
+    // The writer died before updating the cache.
     posts.database().increment("post", 1.into(), "likes", 1).await.expect("it counts");
     assert_eq!(likes(&posts, 1).await, 5);
     let drift = posts.reconcile(&truth, SETTLE).await.expect("all can be read");
@@ -204,7 +204,7 @@ async fn counts_that_change_during_a_recount_are_neither_drift_nor_removed_from_
     }
     let queries = &posts.database().gates.before_read;
     let of = posts.clone();
-    // Each of them is liked between the two reads; the truth is right at any time.
+    // Each entity is liked between the two reads, so the source is always correct.
     let truth = move |field: Post, ids: Vec<EntityId>| {
         let posts = of.clone();
         async move {

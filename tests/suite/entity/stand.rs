@@ -1,4 +1,5 @@
-//! A real database and a real cache that a test can hold up, and let fail or panic.
+//! Wrappers around a real database and a real cache, so that tests can block calls or make them fail or
+//! panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use counter_core::stores::Answer;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
-/// A gate at which calls wait while it is closed.
+/// A gate that blocks calls while it is closed.
 #[derive(Debug)]
 pub(super) struct Gate {
     open: watch::Sender<bool>,
@@ -46,11 +47,11 @@ pub(super) struct Gates {
     pub(super) before_read: Gate,
     pub(super) after_read: Gate,
     pub(super) after_write: Gate,
-    /// The number of writes whose answers are lost after they were done.
+    /// Number of writes to be applied without a reply.
     pub(super) lost: AtomicU64,
-    /// The number of increments that are answered `Busy` before they are done.
+    /// Number of increments to be rejected as `Busy` before they are applied.
     pub(super) busy: AtomicU64,
-    /// The number of batches that panic after they were applied.
+    /// Number of batches to panic on after they are applied.
     pub(super) panics: AtomicU64,
 }
 
@@ -143,7 +144,7 @@ impl<D: EntityDatabase> EntityDatabase for Gated<D> {
     }
 }
 
-/// A cache that fails while a test wants it, before or after it has done its work.
+/// A cache that can be made to fail, either before or after the call is processed.
 #[derive(Clone, Debug)]
 pub(super) struct Frail<C> {
     inner: C,
@@ -160,27 +161,27 @@ impl<C> Frail<C> {
         Self { inner, away, mute, hung, panics, asked: Arc::default() }
     }
 
-    /// The cache is out of reach.
+    /// Makes the cache unreachable.
     pub(super) fn be_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// The cache does its work, and its answers are lost.
+    /// Makes the cache process calls without a reply.
     pub(super) fn be_mute(&self, mute: bool) {
         self.mute.store(mute, Ordering::SeqCst);
     }
 
-    /// The cache never answers.
+    /// Makes the cache hang.
     pub(super) fn be_hung(&self, hung: bool) {
         self.hung.store(hung, Ordering::SeqCst);
     }
 
-    /// The cache panics.
+    /// Makes the cache panic.
     pub(super) fn panic(&self, panics: bool) {
         self.panics.store(panics, Ordering::SeqCst);
     }
 
-    /// The number of calls.
+    /// Returns the number of calls.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Counts that are written in the application's own transactions, with the rows that they are counts of.
+//! Tests for counts that are written in an application transaction, together with the rows to be counted.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -17,7 +17,7 @@ use super::contract::{maria, postgres};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// A macro, since only the drivers know what a connection of theirs is.
+/// This is a macro because the connection type depends on the driver.
 macro_rules! check {
     ($database:expr) => {
         let posts = Entities::<Post, _>::new($database, MemoryStore::new());
@@ -40,16 +40,16 @@ macro_rules! check {
             sqlx::query_as::<_, (i64, i64)>(difference).fetch_one(&pool).await.expect("it can be read")
         };
 
-        // Rolled back.
+        // Roll back.
         assert_eq!(write(false).await.count(), 1);
         assert_eq!((written().await, shown().await), ((0, 0), 0));
-        // Committed, and the cache is told.
+        // Commit and update the cache.
         write(true).await.committed().await;
         assert_eq!((written().await, shown().await), ((1, 1), 1));
-        // Committed, and whoever did it is gone.
+        // Commit, but drop the change without updating the cache.
         drop(write(true).await);
         assert_eq!((written().await, shown().await), ((2, 2), 2));
-        // Dropped at any await: whatever the server still does, it does the whole.
+        // Drop at any await point: the server must apply either everything or nothing.
         for polls in (0..25).chain(0..25) {
             let mut change = Box::pin(async { write(true).await.committed().await });
             let mut left = polls;
@@ -98,7 +98,7 @@ async fn a_writer_that_begins_waits_for_no_fence_of_another() {
     };
     let busy = WriterId::random();
     database.apply(&first(busy, 1)).await.expect("it is applied");
-    // It is in the middle of its next batch.
+    // This writer is in the middle of the next batch.
     let mut other = database.pool().begin().await.expect("it begins");
     let fence = "UPDATE access_entity_fence SET sequence = sequence + 1 WHERE writer = ?";
     let fence = sqlx::query(fence).bind(busy.to_string());

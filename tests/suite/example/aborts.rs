@@ -1,4 +1,4 @@
-//! Clients of the forum that hang up: at every await, and in the middle of a request over the network.
+//! Forum clients that disconnect: at any await point, or while a request is sent over the network.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -21,10 +21,10 @@ use tokio::time::sleep;
 
 use super::program::Site;
 
-/// The time that anything here may take.
+/// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
 
-/// Every count of the forum that is a summary, and the rows that it is the count of.
+/// The summary counts of the forum, with a query for the rows that they should match.
 const SUMMARIES: [(&str, &str, &str); 7] = [
     ("member", "followers", "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'member' GROUP BY 1"),
     ("member", "posts", "SELECT author, COUNT(*) FROM forum_post GROUP BY 1"),
@@ -53,7 +53,7 @@ async fn a_change_of_the_forum_that_is_dropped_at_any_await_is_whole_or_not_ther
         compare(&rows, &format!("after {polls} polls")).await;
     }
     assert!((50..800).contains(&finished), "{finished} were finished, and the rest dropped");
-    // The copies follow: nobody tells the cache of what a dropped future left.
+    // The cached copies must follow, even though a dropped future cannot notify the cache.
     let (likes, followers) = (row(&rows, "post", "likes").await, row(&rows, "member", "followers").await);
     let shown = async || {
         let posts = forum.counts_of_posts(&[1]).await.expect("it can be read");
@@ -69,7 +69,7 @@ async fn a_forum_whose_first_start_is_cut_off_is_whole_after_the_next() {
     for polls in (0..200).step_by(7) {
         let file = format!("sqlite:{}", folder.path().join(format!("{polls}.db")).display());
         polled(Forum::open(Some(&file), MemoryStore::new()), polls).await;
-        // What it had begun may still hold the file for a moment.
+        // The aborted start might still lock the file for a moment.
         let mut forum = None;
         until("the file is free", LIMIT, async || {
             forum = Forum::open(Some(&file), MemoryStore::new()).await.ok();
@@ -128,7 +128,7 @@ async fn check_aborted(arguments: &[&str]) {
     let site = Site::start(&arguments).await;
     abort(site.address, 800, |number| {
         let (path, form) = DEEDS[number % DEEDS.len()];
-        // Everybody has another address, so the limit on texts lets them pass.
+        // Clients have different addresses because of the limit on texts.
         let address = format!("X-Forwarded-For: 10.0.{}.{}", number / 250, number % 250);
         let form = format!("{form}{}", number % 12 + 1);
         let head = format!("POST {path} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n{address}");
@@ -146,7 +146,7 @@ async fn check_aborted(arguments: &[&str]) {
     compare(&rows, "when nobody asks any more").await;
 }
 
-/// Everything that changes something; the number of the member follows.
+/// All requests that change the database. The member number is appended.
 const DEEDS: [(&str, &str); 9] = [
     ("/posts/1/like", "member="),
     ("/posts/1/unlike", "member="),
@@ -159,7 +159,7 @@ const DEEDS: [(&str, &str); 9] = [
     ("/groups/1/messages", "text=a&member="),
 ];
 
-/// Sends so many requests, eight at a time, and hangs up at a random moment of most.
+/// Sends requests, eight at a time, and disconnects from four of five at a random time.
 async fn abort(site: SocketAddr, requests: usize, request: impl Fn(usize) -> String) {
     let (random, mut tasks) = (RandomState::new(), JoinSet::new());
     for number in 0..requests {
@@ -182,7 +182,7 @@ async fn abort(site: SocketAddr, requests: usize, request: impl Fn(usize) -> Str
     }
 }
 
-/// Polls at most so often; whether that was to the end.
+/// Polls a future up to `polls` times, and returns `true` if it completes.
 async fn polled<T>(change: impl Future<Output = Result<T, ForumError>>, polls: usize) -> bool {
     let (mut change, mut left) = (pin!(change), polls);
     let done = poll_fn(|context| {
@@ -198,7 +198,7 @@ async fn polled<T>(change: impl Future<Output = Result<T, ForumError>>, polls: u
     }
 }
 
-/// Counts and rows as they are in the same instant.
+/// Compares counts and rows in a single snapshot.
 async fn compare(rows: &SqlitePool, when: &str) {
     let mut snapshot = rows.begin().await.expect("it can be read");
     for (kind, field, truth) in SUMMARIES {
@@ -212,7 +212,7 @@ async fn compare(rows: &SqlitePool, when: &str) {
     }
 }
 
-/// The count of the first of its kind.
+/// Returns the count of entity 1 of this kind.
 async fn row(rows: &SqlitePool, kind: &str, field: &str) -> i64 {
     let count = "SELECT value FROM access_entity WHERE kind = ? AND entity = '1' AND field = ?";
     let found: Option<(i64,)> =

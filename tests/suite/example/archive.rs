@@ -1,4 +1,4 @@
-//! The example with an archive: what is there after it was stopped or killed, and after its store was lost.
+//! The example with an archive, after the program was stopped or killed, or the store lost data.
 
 use std::fs::remove_file;
 use std::os::unix::fs::symlink;
@@ -20,14 +20,14 @@ use crate::support::{count_at, name, precision, store};
 
 const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
-/// Counts five hits of a visitor two days ago, and waits until they are in the archive.
+/// Records five hits of a visitor two days ago, and waits until they are in the archive.
 async fn count_before(site: &Site) {
     let at = Timestamp::now().minus(2 * 86_400).as_unix();
     let record = json!({"counter": "old", "at": at, "n": 5, "visitor": "ann"}).to_string();
     let path = "/admin/stats/api/hits?producer=a&number=1";
     let told = post(site.address, path, &[SHOWN], &record).await;
     assert_eq!(told.status, 200, "{}", told.body);
-    // Hits and visitors of an hour and of a day; what came after the first copy is copied by the audit.
+    // Hits and visitors of an hour and a day. The audit also copies hits that arrive after the first copy.
     until("the archive has them", LIMIT, async || audit(site, "").await["compared"] == 4).await;
 }
 
@@ -37,7 +37,7 @@ async fn audit(site: &Site, question: &str) -> Value {
     serde_json::from_str(&told.body).expect("JSON")
 }
 
-/// Checks the numbers of two days ago, wherever they are.
+/// Checks the numbers of two days ago, which may come from either store.
 async fn check_before(site: &Site) {
     assert_eq!(total(site, "old").await, 5);
     assert_eq!(site.ask("total?counter=old&precision=3600").await["total"], 5);
@@ -50,7 +50,7 @@ async fn check_before(site: &Site) {
     assert!(page.body.contains(">5</td>"), "{}", page.body);
 }
 
-/// Repairs the store, and starts the program without the archive: it is all in the store again.
+/// Repairs the store, and restarts the program with no archive in order to check that the store is complete.
 async fn repair(mut site: Site, folder: &Path, settings: &[&str]) {
     let found = audit(&site, "").await;
     assert_eq!(
@@ -118,7 +118,7 @@ async fn closed_hours_of_a_file_that_is_lost_are_shown_from_the_archive_and_retu
     assert_eq!(total(&site, "hits").await, 3);
     stop(&mut site).await;
 
-    // What SQLite has beside it is gone with the last connection, or it is removed as well.
+    // SQLite removes the other files when it closes the last connection, but they could also be left over.
     for file in ["access-counter.db", "access-counter.db-wal", "access-counter.db-shm"] {
         let _ = remove_file(folder.path().join(file));
     }
@@ -128,7 +128,7 @@ async fn closed_hours_of_a_file_that_is_lost_are_shown_from_the_archive_and_retu
     repair(site, folder.path(), &[]).await;
 }
 
-/// The hits of hours and days that were over when the test began, by when they are copied.
+/// Returns the hits of all hours and days that were over (with the delay of the copy) when the test started.
 async fn closed(store: &impl Store, now: Timestamp) -> Vec<Vec<Sample>> {
     let mut samples = Vec::new();
     for width in [3600, 86_400].map(precision) {

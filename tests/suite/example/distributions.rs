@@ -14,7 +14,7 @@ async fn it_tells_how_long_requests_took_and_how_they_ended_also_after_a_stop() 
     visit(&site, 3).await;
     let times_of_articles = "percentiles?counter=/articles/%7Bid%7D&precision=86400";
     let measured = async || {
-        // A counter that is not there yet has no answer.
+        // The response is an error until the counter exists.
         let answer = site.admin(times_of_articles).await;
         serde_json::from_str::<Value>(&answer.body).is_ok_and(|answer| answer["count"] == 3)
     };
@@ -32,7 +32,7 @@ async fn it_tells_how_long_requests_took_and_how_they_ended_also_after_a_stop() 
     }
     let statuses = site.ask("statuses?counter=hits&precision=86400").await;
     assert_eq!(statuses["statuses"], json!([{"status": 200, "count": 3}]), "{statuses}");
-    // Without the flag there are no such routes.
+    // There are no such routes if the flag is not given.
     let plain = TempDir::new().expect("a folder");
     let site = start_in(plain.path(), &[]).await;
     assert_eq!(site.admin("percentiles?counter=hits&precision=86400").await.status, 404);

@@ -1,4 +1,4 @@
-//! The example's dumps and restores.
+//! Dump and restore in the example.
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +22,13 @@ async fn run(command: &str, store: &str, file: &Path) -> Process {
     Process::start(&mut program)
 }
 
-/// The last line of a program that ends by itself.
+/// Waits for the program to end, and parses the last line.
 async fn summary(mut program: Process) -> Value {
     assert!(program.wait(LIMIT).await.success(), "{program}");
     program.wait_line(|line| serde_json::from_str::<Value>(line).ok(), LIMIT).await
 }
 
-/// Counters with hits of this instant, in a file.
+/// Creates a database file with counters that have a hit now.
 async fn count(file: &Path, counters: u32) -> (String, SqlStore) {
     let url = format!("sqlite:{}", file.display());
     let store = stores::sql(&url).await;
@@ -54,7 +54,7 @@ async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
         assert_eq!(begins, is_compressed);
         let restored = summary(run("restore", &redis.url(), &file).await).await;
         assert_eq!(restored["already_restored"], 0);
-        // A minute or a second may have left retention.
+        // A minute or a second could have expired in the meantime.
         let all = entries(&restored) + restored["expired"].as_u64().expect("a number");
         assert_eq!((all, &restored["counters"]), (entries(&dumped), &30.into()), "{restored}");
         let again = summary(run("restore", &redis.url(), &file).await).await;
@@ -64,7 +64,7 @@ async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
     }
 }
 
-/// The visits and the unique counters of a store, as numbers.
+/// Reads the visits and the unique counters of a store.
 async fn numbers(store: &(impl Store + UniqueStore + Clone)) -> (u64, Vec<Distinct>) {
     let total = store.lifetimes(&[name("/7")]).await.expect("readable").pop().expect("one").expect("a count");
     let unique = [
@@ -114,7 +114,7 @@ async fn unique_counters_move_with_visits_from_redis_to_a_file_and_back() {
     summary(run("restore", &back.url(), &here).await).await;
     assert_eq!(numbers(&store(&back.url()).await).await, expected);
 
-    // A file that lacks some of it says so, wherever that is.
+    // An incomplete file must be reported for a gap at any position.
     let text = fs::read_to_string(&there).expect("a dump");
     let lines: Vec<_> = text.lines().collect();
     let last = lines.iter().rposition(|line| line.starts_with("{\"unique\":")).expect("there are some");

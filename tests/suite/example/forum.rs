@@ -1,4 +1,4 @@
-//! The forum of the example: what is counted of it, and what becomes of that.
+//! The forum in the example: counts, limits and repairs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use super::program::Site;
 use crate::support::{BOT, BROWSER};
 
-/// The time that anything here may take that needs no waiting for a dead server.
+/// Timeout of all steps, except for those that wait for locks of a dead process.
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn with_redis_views_and_readers_are_counted_the_same() {
     let readers = redis.strings(&["KEYS", "access:window:86400:(readers)post=1:*:tokens"]);
     assert!(!readers.is_empty(), "{:?}", redis.strings(&["KEYS", "*"]));
     for key in readers {
-        // Who is in there goes with the last day that is looked at.
+        // The set of readers expires with the latest day that is queried.
         assert!((1..=30 * 86_400).contains(&redis.int(&["TTL", &key])), "{key}");
     }
 }
@@ -103,7 +103,7 @@ async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
     let site = Site::start(&["--flush-interval", "0.05"]).await;
     let mut taken = 0;
     let refused = loop {
-        // Whoever calls himself something else is the same visitor.
+        // A client that changes the user agent is still the same visitor.
         let agent = format!("Mozilla/5.0 ({taken})");
         let answer =
             post(site.address, "/posts/1/comments", &[("User-Agent", &agent)], "member=2&text=a").await;
@@ -114,7 +114,7 @@ async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
         taken += 1;
         assert!(taken <= 10, "nothing is refused");
     };
-    // A minute may have ended in between.
+    // It is possible that the minute has ended in between.
     assert!(refused.status == 429 && (5..=10).contains(&taken), "{taken} {refused:?}");
     let seconds = refused.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
     assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{refused:?}");
@@ -140,7 +140,7 @@ async fn instances_with_one_secret_limit_together() {
         let windows = redis.strings(&["KEYS", "access:window:60:(texts)visitor=@*"]);
         let start = |key: &String| key.rsplit(':').next().expect("a start").to_owned();
         let starts: BTreeSet<_> = windows.iter().map(start).collect();
-        // A minute may end in between; then they were limited one after the other.
+        // If the minute ends in between, the instances have counted in different windows.
         let apart = if together { windows.len() == starts.len() } else { windows.len() == 2 };
         assert!(!windows.is_empty() && apart, "{windows:?}");
     }
@@ -154,7 +154,7 @@ async fn a_forum_in_a_file_keeps_its_counts_over_a_restart() {
     get(site.address, "/posts/1", &[("User-Agent", BROWSER)]).await;
     send(&site, "/posts/1/like", "member=2").await;
     send(&site, "/posts/1/comments", "member=2&text=a").await;
-    // What was viewed in the last second is written before it ends.
+    // The latest views are stored before the process ends.
     site.process.terminate();
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
 
@@ -183,7 +183,7 @@ async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies
     assert_eq!(send(&site, "/posts/1/like", "member=3").await.status, 303);
     let shown = look(&site, "/posts/1").await;
     assert!(shown.contains("Likes: 2.") && shown.contains("Readers: not known now."), "{shown}");
-    // It dies with what it owes the cache, and one like is written that nobody counts.
+    // We kill the process before it can update the cache, and then insert a like that is not counted.
     site.process.kill();
     let database = SqlitePool::connect(&file).await.expect("a file");
     let like = "INSERT INTO forum_mark (kind, id, member) VALUES ('post', 1, 4)";
@@ -193,7 +193,7 @@ async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies
     assert_eq!(copy(&redis).as_deref(), Some(&b"1 1"[..]), "the copy is out of date");
 
     let site = Site::start(&arguments).await;
-    // It may have been killed while it recounted, and its lock outlives it by a minute.
+    // If the process was killed in a recount, it takes a minute for the lock to expire.
     let recounted = Duration::from_secs(120);
     until("the copy is gone", recounted, async || copy(&redis).as_deref() != Some(b"1 1")).await;
     until_shown(&site, "/posts/1", "Likes: 3.").await;
@@ -224,7 +224,7 @@ fn file_in(folder: &Path) -> String {
     format!("sqlite:{}", folder.join("forum.db").display())
 }
 
-/// A page as bots see it, who are no views.
+/// Fetches a page as a bot, because bots don't count as views.
 async fn look(site: &Site, path: &str) -> String {
     get(site.address, path, &[("User-Agent", BOT)]).await.body
 }

@@ -1,5 +1,5 @@
-/* A disk that hangs, for LD_PRELOAD: while the file exists that COUNTER_HANG names, whatever opens, reads, writes, syncs or
-   removes a file of a spool waits, and appends a byte to that file first. */
+/* A disk that hangs, for LD_PRELOAD. While the file named by COUNTER_HANG exists, all calls that open, read, write, sync or
+   remove a spool file will block. They append a byte to the COUNTER_HANG file before they block. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

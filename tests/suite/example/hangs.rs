@@ -1,4 +1,4 @@
-//! A disk under the spool that hangs, in the middle of a write.
+//! A spool on a disk that hangs in the middle of a write.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use tests::{RedisServer, until};
 use super::program::{LIMIT, Site, TOKEN, command, start};
 use super::store::{until_counted, visit};
 
-/// Starts the example with a spool whose disk hangs while there is a file `hang`.
+/// Starts the example with a spool on a disk that hangs while a file `hang` exists.
 async fn start_on_disk(folder: &Path, redis: &RedisServer) -> Site {
     let library = folder.join("hang.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/example/hang.c");
@@ -42,11 +42,11 @@ async fn a_disk_that_hangs_costs_durability_while_it_does_and_nothing_else() {
         std::fs::write(&hang, "").expect("writable");
         hits += 5;
         visit(&site, 5).await;
-        // Requests are answered, the store has their hits, and it is told.
+        // Requests are answered, hits are stored, and the failure is reported.
         until_counted(&site, hits).await;
         let is_told = |spool: &Value| {
             let error = spool["last_error"].as_str().unwrap_or_default();
-            // It has been tried again in this time.
+            // The disk has been retried in the meantime.
             spool["failing_for_seconds"].as_f64() > Some(10.0) && error.contains("the disk did not answer")
         };
         until_spool(&site, "it is told", is_told).await;
@@ -56,7 +56,7 @@ async fn a_disk_that_hangs_costs_durability_while_it_does_and_nothing_else() {
         let threads = std::fs::read(&hang).expect("readable").len();
         assert_eq!(threads, 1, "threads hang");
         if is_last {
-            // An end in order does not wait for the disk.
+            // A graceful shutdown must not wait for the disk.
             site.process.terminate();
             let ended = site.process.wait(LIMIT).await;
             assert!(ended.success(), "{}", site.process);

@@ -1,4 +1,4 @@
-//! The program without a framework.
+//! The example program that uses no framework.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The example's import of access logs.
+//! The import of access logs in the example.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 use crate::random::Random;
 use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm_seconds};
 
-/// A line in the combined format, of a request made just now.
+/// Returns a log line in the combined format with the current time.
 fn line(path: &str, status: u16, visitor: u8) -> String {
     line_at(Timestamp::now(), path, status, visitor)
 }
@@ -32,7 +32,7 @@ async fn import(redis: &RedisServer, arguments: &[&str]) -> Process {
     Process::start(&mut command)
 }
 
-/// The last line of an import that ends by itself.
+/// Waits for the import to end, and parses the last line.
 async fn summary(mut import: Process) -> Value {
     assert!(import.wait(LIMIT).await.success(), "{import}");
     let summary = import.wait_line(|line| serde_json::from_str::<Value>(line).ok(), LIMIT).await;
@@ -81,7 +81,7 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
 
     let second = summary(import(&redis, &[&log]).await).await;
     assert_eq!((&second["recorded"], &second["already_counted"]), (&json!(0), &json!(53)));
-    // A rotation compresses it: it is the same log.
+    // A rotation compresses the log, but it is still the same log.
     assert!(Command::new("gzip").arg(&log).status().expect("there is gzip").success());
     let third = summary(import(&redis, &[&format!("{log}.gz")]).await).await;
     assert_eq!((&third["recorded"], &third["already_counted"]), (&json!(0), &json!(53)));
@@ -96,18 +96,18 @@ async fn lines_that_no_bucket_keeps_are_reported_and_lifetimes_count_them() {
     let times = [now.minus(200 * day), now, now.plus(2 * day)];
     fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
     let told = summary(import(&redis, &["--route", "/", &log]).await).await;
-    // Each line counts under `hits`, its page, its status and its agent.
+    // A line counts for `hits`, the page, the status and the agent.
     let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
     assert_eq!((&told["recorded"], &told["hits"]), (&json!(3), &expected), "{told}");
     assert_eq!(totals(&redis)["hits"], 2);
 }
 
-/// A line for each of some seconds after an instant.
+/// Returns log lines for a range of seconds after `from`.
 fn lines_of(from: Timestamp, seconds: std::ops::Range<u64>, path: &str) -> String {
     seconds.map(|second| line_at(from.plus(second), path, 200, 1)).collect()
 }
 
-/// The error of an import that fails.
+/// Waits until an import fails, and checks if it printed this error message.
 async fn refusal(mut import: Process, words: &str) {
     assert!(!import.wait(LIMIT).await.success(), "{import}");
     import.wait_error_line(|line| line.contains(words).then_some(()), LIMIT).await;
@@ -145,7 +145,7 @@ async fn a_log_that_was_trimmed_or_merged_with_another_is_refused() {
         let import = import(&redis, &["--route", "/", &log(name, text)]).await;
         refusal(import, "were counted before, as a part of another log").await;
     }
-    // With the first line of another log, and otherwise other lines.
+    // The first line is from the original log, but the rest is different.
     let other = lines_of(from, 0..1, "/") + &lines_of(from, 1..600, "/articles/7");
     let import_of =
         async |name| import(&redis, &["--route", "/", "--name", name, &log("other.log", &other)]).await;
@@ -184,7 +184,7 @@ async fn a_log_of_one_line_without_an_end_is_reported() {
     assert_eq!(summary(import).await["read"], 0);
 }
 
-/// The inodes of the files that a process has open.
+/// Returns the inodes of the files that a process has opened.
 fn open_inodes(process: u32) -> Vec<u64> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");
     files.filter_map(|file| Some(fs::metadata(file.ok()?.path()).ok()?.ino())).collect()
@@ -213,7 +213,7 @@ async fn files_that_are_deleted_while_the_store_is_away_are_counted() {
     proxy.refuse(true);
     let process = import.id();
     for part in 1..5 {
-        // Each rotation deletes the file of the one before.
+        // The rotation deletes the previously rotated file.
         fs::rename(&log, format!("{log}.1")).expect("a file");
         fs::write(&log, lines_of(from, part * 10..part * 10 + 10, "/")).expect("there is space");
         let inode = fs::metadata(&log).expect("a file").ino();
@@ -238,7 +238,7 @@ async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
         redis.command(&["FLUSHALL"]);
     }
     until("everything is counted", LIMIT, async || totals(&redis).get("hits") == Some(&9)).await;
-    // What comes then is counted behind that.
+    // New lines should then be counted as usual.
     OpenOptions::new()
         .append(true)
         .open(&log)
@@ -307,10 +307,10 @@ async fn a_format_that_cannot_be_found_out_is_told_without_the_line() {
     assert!(told.contains("line 1") && told.contains("combined") && !told.contains("secret"), "{told}");
 }
 
-/// A log that grows and is rotated, and all that was ever written to it.
+/// A log that is appended and rotated, with the full text that has been written.
 struct Log {
     path: PathBuf,
-    /// The latest time in it, at which the finest precisions are over whenever a line is counted.
+    /// The latest time in the log. It is so far in the past that the finest precisions have always expired.
     end: Timestamp,
     random: Random,
     everything: Vec<u8>,
@@ -337,11 +337,11 @@ impl Log {
         format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{agent}\"\n")
     }
 
-    /// Appends lines, all in two parts: as a server may write them.
+    /// Appends lines in two writes, because a server might do this.
     fn write(&mut self, lines: u64) {
         let mut text = String::new();
         if fs::metadata(&self.path).map_or(0, |file| file.len()) == 0 {
-            // Rotated logs are told apart by their first lines.
+            // This line is used to identify the log when it has been rotated.
             text = format!("nonsense of part {}\n", self.rotated);
         }
         (0..lines).for_each(|_| text += &self.line());
@@ -353,7 +353,7 @@ impl Log {
         self.everything.extend_from_slice(text.as_bytes());
     }
 
-    /// Does what a rotation does, of one kind or another.
+    /// Rotates the log in a random way.
     fn rotate(&mut self) {
         self.rotated += 1;
         let (log, number) = (&self.path, self.rotated);
@@ -399,7 +399,7 @@ async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_on
     let mut imports = [import(&redis, &follow).await, import(&redis, &follow).await];
     for _ in 0..2 * storm_seconds() {
         for _ in 0..random.among(1..4) {
-            // So that imports are mostly at the end of it, and sometimes far from there.
+            // In order to have imports that are near the end of the log, or sometimes far from it.
             let most = random.one_of(&[2, 2, 2, 20, 20, 20, 200, 200, 200, 10_000]);
             log.write(random.among(1..most));
             tokio::time::sleep(random.millis(0..100)).await;
@@ -430,7 +430,7 @@ async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_on
     for mut import in imports {
         import.terminate();
         let status = import.wait(LIMIT).await;
-        // One that has hardly begun is ended by the signal itself.
+        // If the process is still starting, the signal will kill it.
         assert!(status.success() || status.signal() == Some(15), "{import}");
     }
     copy_salts(&redis, "access:", "whole:");

@@ -1,4 +1,4 @@
-//! The program that the README shows.
+//! The program from the README.
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The example as a program: what it serves, what it counts, and how it ends.
+//! The example program: pages, counts and shutdown.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -17,13 +17,13 @@ use crate::support::{BROWSER, storm_seconds};
 
 pub(super) const TOKEN: &str = "a-token-for-tests";
 
-/// The time that anything here may take that needs no waiting for a dead server.
+/// Timeout of all steps, except for those that wait for a dead server.
 pub(super) const LIMIT: Duration = tests::LIMIT;
 
-/// The pages that a load goes round.
+/// Pages requested by the load generator.
 const PAGES: &[&str] = &["/", "/articles", "/articles/1", "/articles/2", "/search?q=once", "/nowhere"];
 
-/// As many connections as a load has.
+/// Number of connections of the load generator.
 const CONNECTIONS: usize = 16;
 
 #[tokio::test]
@@ -81,8 +81,8 @@ async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_ad
             site.get(path).await;
         }
     }
-    // Each under its template but the five that no route matched, and all under `hits` and by agent and
-    // status.
+    // Requests count under `hits`, by agent and status, and also under the template, except for five that no
+    // route matches.
     let expected = [
         ("/", 3),
         ("/articles", 2),
@@ -172,7 +172,7 @@ async fn the_start_up_lines_name_every_page() {
     let site = Site::start(&[]).await;
     let own = format!("http://{}", site.address);
     let link = site.process.wait_line(|line| line.contains("/api/health").then_some(()), LIMIT);
-    link.await; // the last one
+    link.await; // the last link
     let lines = site.process.lines();
     let links: Vec<_> = lines.iter().filter_map(|line| line.trim().strip_prefix(&own)).collect();
     for page in [
@@ -242,7 +242,7 @@ async fn a_sigterm_in_the_middle_of_a_load_loses_nothing() {
     assert!(status.success(), "{status}\n{}", site.process);
     let received = load.stop().await;
     let counted = total(&redis, 86_400);
-    // A connection may have been closed on a response that it had not read to its end.
+    // A connection might have been closed before a response was read completely.
     assert!(
         (received..=received + CONNECTIONS as u64).contains(&counted),
         "{counted} counted, {received} received"
@@ -257,7 +257,8 @@ async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
     let mut client = TcpStream::connect(site.address).await.expect("it listens");
     let requests = "GET / HTTP/1.1\r\nHost: site\r\n\r\nGET /slow HTTP/1.1\r\nHost: site\r\n\r\n";
     client.write_all(requests.as_bytes()).await.expect("it reads");
-    // The two came together: with the first answer the second request is under way.
+    // Both requests are in the same packet, so the second request is in progress when the first response
+    // arrives.
     client.read_u8().await.expect("the front page answers at once");
     site.process.terminate();
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
@@ -275,7 +276,7 @@ async fn a_sigterm_does_not_wait_for_who_listens() {
     let head = format!("Host: site\r\n{name}: {value}\r\n\r\n");
     let request = format!("GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\n{head}");
     client.write_all(request.as_bytes()).await.expect("it reads");
-    // An answer that goes on: what comes at first is there.
+    // The response never ends, but we should see the first event.
     let mut answer = Vec::new();
     let first = async {
         while !String::from_utf8_lossy(&answer).contains("event: status") {
@@ -300,10 +301,10 @@ async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arri
         site.get("/").await;
     }
     site.process.terminate();
-    // Ten seconds are what a shutdown waits for the store, unless it is told otherwise: far less than this.
+    // By default, a shutdown waits ten seconds for the store, far less than this timeout.
     let status = site.process.wait(LIMIT).await;
     assert_eq!(status.code(), Some(1), "{}", site.process);
-    // Each is a hit of the page, of all pages, of its status and of its agent.
+    // A request is a hit of the page, `hits`, the status and the agent.
     let words = "example-app: 28 hits were not acknowledged by the store before the deadline: ";
     let said = async || site.process.to_string().contains(words);
     until("it says so", LIMIT, said).await;
@@ -318,13 +319,13 @@ async fn killed_again_and_again_under_load_it_misses_no_answered_hit_and_doubles
     for round in 0..rounds {
         let mut site = Site::start(&["--redis", &redis.url(), "--confirm", "5"]).await;
         let load = Load::start(site.address, CONNECTIONS, PAGES);
-        // At its first answer, or in the middle of many.
+        // Kills the process at the first response, or after many responses.
         let enough = random.hash_one(round) % 400;
         until("it has answered", LIMIT, async || load.received() >= enough).await;
         sleep(Duration::from_millis(random.hash_one(!round) % 10)).await;
         site.process.kill();
         until("all connections are closed", LIMIT, async || load.has_ended()).await;
-        // What it still sent to Redis is applied before Redis forgets the connection.
+        // Redis applies everything that has been sent before it closes the connection.
         let clients = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
         until("Redis has seen the end", LIMIT, async || clients() == 1).await;
         let counted = total(&redis, 86_400) - before;
@@ -390,7 +391,7 @@ async fn a_day_begins_at_the_midnight_of_the_offset_that_is_given() {
 #[tokio::test]
 async fn an_offset_that_is_none_is_refused_in_words() {
     for text in ["1", "+25:00", "-5:30", "CET"] {
-        // Nobody can listen there, so it ends in any case.
+        // We can't listen on this address, so the program always ends.
         let arguments = ["--listen", "192.0.2.1:1", "--utc-offset", text];
         let output = command().await.args(arguments).output().expect("it starts");
         let words = String::from_utf8_lossy(&output.stderr);
@@ -408,7 +409,7 @@ async fn a_secret_that_is_none_ends_the_program_and_is_shown_nowhere() {
     assert!(!words.contains("half-of-a-secret"), "{words}");
 }
 
-/// The example at work, with the token of these tests.
+/// A running example with the test token.
 pub(crate) struct Site {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
@@ -430,7 +431,7 @@ impl Site {
         get(self.address, &format!("/admin/stats/api/{question}"), &[SHOWN]).await
     }
 
-    /// The answer to a question that has one.
+    /// Returns the JSON of a request that must succeed.
     pub(crate) async fn ask(&self, question: &str) -> Value {
         let answer = self.admin(question).await;
         assert_eq!(answer.status, 200, "{question}: {}\n{}", answer.body, self.process);
@@ -446,7 +447,7 @@ impl Site {
     }
 }
 
-/// The program, without what the environment of the tests may say to it.
+/// Returns a command for the program, and removes settings that the test environment might have.
 pub(crate) async fn command() -> Command {
     let mut command = Command::new(process::example().await);
     for variable in [
@@ -469,12 +470,12 @@ pub(crate) async fn command() -> Command {
     ] {
         command.env_remove(variable);
     }
-    // It leaves no file where a test is run.
+    // Avoids files in the working directory of the test.
     command.env("STORE_URL", "memory:");
     command
 }
 
-/// Starts it, and waits until it listens.
+/// Starts the program, and waits for it to listen.
 pub(super) async fn start(command: &mut Command) -> (Process, SocketAddr) {
     let process = Process::start(command);
     let home = |line: &str| line.trim().strip_prefix("http://")?.strip_suffix('/')?.parse().ok();
@@ -482,7 +483,7 @@ pub(super) async fn start(command: &mut Command) -> (Process, SocketAddr) {
     (process, address)
 }
 
-/// Follows the link as a browser does.
+/// Follows the link like a browser.
 async fn check_link(address: SocketAddr, link: &str) {
     let answer = get(address, link, &[]).await;
     assert_eq!(answer.status, 303, "{link}: {}", answer.body);
@@ -494,7 +495,7 @@ async fn check_link(address: SocketAddr, link: &str) {
     assert_eq!(get(address, to, &[("Cookie", pair)]).await.status, 200, "with the cookie");
 }
 
-/// The sum of the samples of `hits` in Redis.
+/// Returns the sum of the `hits` samples in Redis.
 fn total(redis: &RedisServer, precision: u32) -> u64 {
     let counts = redis.strings(&["HVALS", &format!("access:count:{precision}:hits")]);
     counts.iter().map(|count| count.parse::<u64>().expect("counts are integers")).sum()

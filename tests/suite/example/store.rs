@@ -1,4 +1,4 @@
-//! The file that the example keeps its counts in unless it is told otherwise.
+//! The database file in which the example stores counts by default.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tests::{MariaDb, Postgres, Process, RedisServer, until};
 use super::program::{LIMIT, Site, TOKEN, command, start};
 use crate::support::BROWSER;
 
-/// The program as it is started without settings, in this folder.
+/// Starts the program in this folder, with no settings from the environment.
 pub(super) async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
     let mut command = command().await;
     command.env_remove("STORE_URL").current_dir(folder);
@@ -21,7 +21,7 @@ pub(super) async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
     Site { process, address }
 }
 
-/// Visits a page.
+/// Visits a page this often.
 pub(super) async fn visit(site: &Site, times: u64) {
     for _ in 0..times {
         assert_eq!(get(site.address, "/articles/1", &[("User-Agent", BROWSER)]).await.status, 200);
@@ -33,7 +33,7 @@ pub(super) async fn total(site: &Site, counter: &str) -> u64 {
 }
 
 pub(super) async fn until_counted(site: &Site, hits: u64) {
-    // A counter without hits is none.
+    // A counter does not exist before the first hit.
     let counted = async || {
         let answer = site.admin("total?counter=hits&precision=86400").await;
         let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
@@ -48,7 +48,7 @@ async fn the_numbers_of_before_are_there_after_a_stop_and_after_a_kill() {
     let mut site = start_in(folder.path(), &[]).await;
     visit(&site, 3).await;
     assert_eq!(post(site.address, "/posts/1/like", &[], "member=4").await.status, 303);
-    // It says where they are.
+    // The program should print the location of the file.
     let file = folder.path().join("access-counter.db");
     let named = |line: &str| line.contains(&format!("kept in {}", file.display())).then_some(());
     site.process.wait_line(named, LIMIT).await;
@@ -76,7 +76,7 @@ async fn what_a_killed_process_had_for_a_redis_that_is_away_comes_with_the_next_
         let mut site = start_in(folder.path(), &settings).await;
         visit(&site, 3).await;
         let spooled = async || {
-            // Unwell, since the store is away.
+            // The health check fails because the store is unavailable.
             let health: Value = serde_json::from_str(&site.admin("health").await.body).expect("JSON");
             health["pending"].as_u64() >= Some(3) && health["spool"]["unwritten"] == 0
         };
@@ -156,7 +156,7 @@ async fn in_memory_it_leaves_no_file_and_begins_anew() {
     let folder = TempDir::new().expect("a folder");
     for (is_killed, store) in [(true, "memory:"), (false, "memory:"), (false, "sqlite::memory:")] {
         let mut site = start_in(folder.path(), &["--store", store]).await;
-        // It does not claim that counts are kept.
+        // The program must not claim that counts are persistent.
         let named = |line: &str| line.contains("kept in this process, and end with it").then_some(());
         site.process.wait_line(named, LIMIT).await;
         visit(&site, 1).await;
@@ -186,7 +186,7 @@ async fn the_counts_may_be_in_a_database_server() {
     }
 }
 
-/// Starts the program, which refuses its settings; it says why in these words.
+/// Starts the program, which should exit and print this message because of an invalid setting.
 async fn assert_refused(folder: &Path, arguments: &[&str], words: &str) {
     let mut command = command().await;
     command.env_remove("STORE_URL").current_dir(folder);
@@ -221,7 +221,8 @@ async fn another_utc_offset_is_refused_unless_the_grid_is_to_change() {
         assert_refused(folder.path(), &[&listen[..], &zone].concat(), words).await;
         assert_refused(folder.path(), &[&["dump"][..], &zone].concat(), words).await;
     }
-    // Without the flag, the days of the store are shown; with a third one, they are no longer.
+    // If the flag is not given, the program uses the offset from the store. With a third offset, the old days
+    // aren't visible.
     let changed = ["--utc-offset", "+01:00", "--change-grid"];
     for (arguments, hits) in [(&[][..], 2), (&["--utc-offset", "-05:30"][..], 2), (&changed[..], 0)] {
         let mut site = start_in(folder.path(), arguments).await;

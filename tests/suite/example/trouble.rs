@@ -1,4 +1,4 @@
-//! Clients that stop in the middle, and outputs that are not read: the example does not mind.
+//! Clients that send incomplete requests, and outputs that aren't read.
 
 use std::io::{ErrorKind, Write, pipe};
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use super::program::{Site, command};
 
-/// The time that anything here may take.
+/// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
 
-/// The beginning of a request, which goes on no more: nothing, half a head, and a head without its body.
+/// Incomplete requests: nothing, half a head, and a head whose body is missing.
 const HALVES: [&str; 3] = [
     "",
     "GET /articles HTTP/1.1\r\nHost: si",
@@ -46,14 +46,15 @@ async fn half_a_request_is_ended_by_the_site() {
         let words = String::from_utf8_lossy(&words);
         assert!(words.starts_with(answer), "{request:?}: {words}");
     }
-    // A body that did not come is a hit that says so.
+    // A missing body is counted as a client error.
     let total = async || site.ask("total?counter=status:4xx&precision=86400").await["total"] == 1;
     until("the hit is counted", LIMIT, total).await;
 }
 
 #[tokio::test]
 async fn a_sigterm_waits_for_no_half_of_a_request() {
-    // Both limits apply to what was begun; of the first there is more than enough.
+    // Requests that have been started should be ended by the drain timeout, even if the request timeout is
+    // much longer.
     let arguments = ["--request-timeout", "3600", "--drain-timeout", "0.2"];
     let mut site = Site::start(&arguments).await;
     let mut clients = Vec::new();
@@ -88,7 +89,7 @@ async fn a_log_whose_reader_is_gone_costs_no_hit() {
     let mut process = Process::start_with(&mut command, Stdio::piped(), writer);
     let address = process.wait_line(home, LIMIT).await;
     drop(reader);
-    // An outage, of which the log would tell.
+    // An outage, which would be logged.
     block_in_place(|| redis.stop());
     for _ in 0..5 {
         assert_eq!(get(address, "/", &[]).await.status, 200);
@@ -106,7 +107,7 @@ async fn a_log_whose_reader_is_gone_costs_no_hit() {
 async fn outputs_that_are_full_hold_up_no_start_no_login_and_no_end() {
     let (output, _unread) = full();
     let (errors, _unread_errors) = full();
-    // Somebody has to find it: where its address cannot be read, it is known.
+    // We need a known address, because we can't read it from the output.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -130,7 +131,7 @@ async fn a_recount_is_made_when_the_lock_of_one_that_died_has_expired() {
     let arguments = ["--redis", &redis.url(), "--database", &file];
     let mut site = Site::start(&arguments).await;
     site.process.kill();
-    // A like that is not counted, and a lock of a process that is no more.
+    // A like that is not counted, and the lock of a dead process.
     let database = SqlitePool::connect(&file).await.expect("a file");
     let like = "INSERT INTO forum_mark (kind, id, member) VALUES ('post', 1, 4)";
     query(like).execute(&database).await.expect("a row");
@@ -146,24 +147,24 @@ async fn a_recount_is_made_when_the_lock_of_one_that_died_has_expired() {
 
 const TOKEN: &str = "a-token-for-tests";
 
-/// What the admin pages say of the flusher.
+/// Fetches the health from the admin API.
 async fn health(address: SocketAddr) -> (u16, String) {
     let answer =
         get(address, "/admin/stats/api/health", &[("Authorization", "Bearer a-token-for-tests")]).await;
     (answer.status, answer.body)
 }
 
-/// The address in the first link of the standard output.
+/// Parses the address in the first link of the standard output.
 fn home(line: &str) -> Option<SocketAddr> {
     line.trim().strip_prefix("http://")?.strip_suffix('/')?.parse().ok()
 }
 
-/// The address in the log.
+/// Parses the address in the log.
 fn listening(line: &str) -> Option<SocketAddr> {
     line.split_once("listening address=")?.1.trim().parse().ok()
 }
 
-/// An output into which nothing goes any more, and its reader, who does not read.
+/// Creates an output with a full buffer, and a reader that does not read.
 fn full() -> (OwnedFd, UnixStream) {
     let (mut writer, reader) = UnixStream::pair().expect("two sockets");
     writer.set_nonblocking(true).expect("it can be set");

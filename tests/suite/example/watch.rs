@@ -44,7 +44,7 @@ async fn site(
     Site { process, address }
 }
 
-/// The requests that came to an address whose first answers are errors.
+/// Starts a webhook receiver that rejects the first requests, and returns the received messages.
 async fn receiver() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
     let came = Arc::new(Mutex::new(Vec::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -92,7 +92,7 @@ async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_i
 #[tokio::test]
 async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else() {
     let folder = TempDir::new().expect("a folder");
-    // Each has a Redis of its own, and so an alert of its own.
+    // The sites need separate Redis servers in order to send separate alerts.
     let servers = [RedisServer::start(), RedisServer::start()];
     let (trusted, other) = (Certificates::make(), Certificates::make());
     let port =

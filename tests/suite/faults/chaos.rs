@@ -1,8 +1,9 @@
-//! Laws 1, 2 and 5 in a storm: faults by chance, while several instances write, flush and clean.
+//! Laws 1, 2 and 5 in a storm: random faults while multiple instances write, flush and clean.
 //!
-//! `COUNTER_STORM_SECONDS` says how long each storm lasts, 4 s if nothing does, and `COUNTER_STORM_SEED`
-//! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
-//! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
+//! Set `COUNTER_STORM_SECONDS` to change the duration of a storm (4 s by default), and `COUNTER_STORM_SEED`
+//! to repeat the random decisions. The seed determines the operations and their times, but not the order of
+//! concurrent tasks. On a slow machine, a storm will take longer, because it needs a minimum number of
+//! faults.
 
 mod record;
 mod archiving;
@@ -26,7 +27,7 @@ use servers::{One, Pair, Servers, Three};
 
 use crate::support::storm_seconds;
 
-/// How long anything may take that is waited for.
+/// Timeout for anything that we wait for.
 const LIMIT: Duration = tests::LIMIT;
 
 const INSTANCES: usize = 3;
@@ -72,7 +73,7 @@ async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_file_of_sqlite
     Storm::announce("over_a_file_of_sqlite").passes_over(&mut File::new().await).await;
 }
 
-/// Faults by chance, for a time.
+/// A period of random faults.
 #[derive(Debug)]
 struct Storm {
     name: &'static str,
@@ -107,7 +108,8 @@ impl Storm {
 
         let old = instances.remove(0);
         let mut record = if S::FORGET {
-            // What the servers lose of an instance that has ended, nobody can send again.
+            // We have to heal the servers now, because if they lose data of a stopped instance, it can't be
+            // sent again.
             servers.heal().await;
             old.end().await
         } else {
@@ -127,7 +129,7 @@ impl Storm {
         for instance in instances {
             record.add(instance.end().await);
         }
-        // What was written last, at the edge of a retention, leaves it within seconds.
+        // The latest writes at the edge of a retention will expire within seconds.
         let removed = || cleaning.iter().map(Cleaning::removed).sum::<u64>();
         until("the cleaners had something to do", LIMIT, async || removed() > 0).await;
         let removed = removed();
@@ -147,12 +149,13 @@ impl Storm {
         );
     }
 
-    /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
+    /// Starts an instance without waiting for a first safe batch, because lost data of a new instance will be
+    /// sent again too.
     async fn begin<S: Servers>(&mut self, servers: &S, archiving: &Archiving) -> Instance {
         Instance::start(archiving.of(servers.store().await), S::MAX_PENDING, &mut self.random)
     }
 
-    /// For that time, and two faults at least: a failover alone may take longer.
+    /// Runs for this time with at least two faults: a failover can already take longer.
     async fn blow(&mut self, servers: &mut impl Servers, kinds: &mut Rounds, time: Duration) {
         let (end, mut dealt) = (Instant::now() + time, 0);
         while Instant::now() < end || dealt < 2 {

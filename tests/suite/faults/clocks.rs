@@ -1,4 +1,4 @@
-//! Clocks of other machines are wrong: the store's own decides.
+//! If the clock of a machine is wrong, the store clock should be used instead.
 
 use std::num::NonZeroU32;
 
@@ -54,7 +54,7 @@ async fn hits_of_a_clock_that_is_days_ahead_are_dropped_and_accounted_for() {
     }
 }
 
-/// Returns the days of a year that have hits.
+/// Returns the number of days with hits within a year.
 async fn days(counters: &Counters) -> u64 {
     let range = Timestamp::now().minus(400 * DAY)..Timestamp::now().plus(DAY);
     counters.stats().total(&name("hits"), precision(86_400), range).await.expect("readable")
@@ -64,7 +64,7 @@ async fn clean(counters: Counters) {
     counters.into_parts().1.clean_once(Timestamp::now()).await.expect("cleans");
 }
 
-/// A file whose last process ended 200 days ago, after a hit on each of 100 days.
+/// Returns a file that was last used 200 days ago, with a hit on 100 days.
 async fn abandoned(last_used: &'static str) -> (impl Sized, String) {
     let (folder, store) = stores::sqlite().await;
     let mut counters = Counters::builder(store).precisions(days_of_a_year()).build().expect("good settings");
@@ -93,7 +93,7 @@ async fn reopen(url: &str) -> Counters {
 async fn a_process_whose_clock_is_200_days_ahead_deletes_no_history() {
     for last_used in [
         "INSERT OR REPLACE INTO access_meta VALUES ('trusted_time', unixepoch() - 200 * 86400)",
-        // A file of an earlier version.
+        // This simulates a file from an earlier version.
         "DELETE FROM access_meta WHERE name = 'trusted_time'; UPDATE access_fence SET written = written - 200 * 86400",
     ] {
         let (_folder, url) = abandoned(last_used).await;
@@ -102,7 +102,7 @@ async fn a_process_whose_clock_is_200_days_ahead_deletes_no_history() {
         clean(counters).await;
         assert_eq!(days(&reopen(&url).await).await, 100, "{last_used}");
         assert_eq!(stats.health().hints, [Hint::CLOCK_JUMPED]);
-        // Nor does the next process, which begins at the time that was trusted.
+        // The next process starts with the trusted time, so it should not remove anything either.
         clean(reopen(&url).await).await;
         assert_eq!(days(&reopen(&url).await).await, 100, "{last_used}");
     }
@@ -116,7 +116,7 @@ async fn a_service_that_returns_after_200_days_removes_old_history_in_the_end() 
     let mut counters = reopen(&url).await;
     let recorder = counters.recorder();
     recorder.record(recorder.counter("hits"), None);
-    // Seconds of the time since it returned do not pile up meanwhile.
+    // In the meantime, seconds recorded since the return should not accumulate.
     recorder.record_at(recorder.counter("hits"), None, Timestamp::now().minus(3600), NonZeroU32::MIN);
     counters.flush().await.expect("flushes");
     let store = SqlStore::connect(&url).await.expect("the file");
@@ -127,7 +127,7 @@ async fn a_service_that_returns_after_200_days_removes_old_history_in_the_end() 
     let seconds = "SELECT COUNT(*) FROM access_sample WHERE width = 1";
     let seconds: i64 = sqlx::query_scalar(seconds).fetch_one(&mut file).await.expect("readable");
     assert_eq!(seconds, 1);
-    // Time passes, and the clock is right.
+    // Time passes, so the clock is now trusted.
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_secs(60 * DAY)).await;
     tokio::time::resume();
@@ -149,7 +149,7 @@ async fn servers_keep_the_time_that_was_trusted_too() {
         }
         counters.flush().await.expect("flushes");
         clean(counters).await;
-        // A second pass finds the time that the first one has stored.
+        // The second pass will read the trusted time stored by the first pass.
         clean(reopen(&url).await).await;
         assert_eq!(days(&reopen(&url).await).await, 2, "{url}");
     }

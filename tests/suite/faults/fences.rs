@@ -1,4 +1,4 @@
-//! Fences that are gone: the data may be gone with them, or still be there.
+//! Tests for lost fences: the data may be lost too, or may still exist.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn visitor(n: u32) -> VisitorId {
     VisitorKey::new([7; 16]).visitor(&[&n.to_le_bytes()])
 }
 
-/// Fills the server with keys of another program until it has evicted some.
+/// Fills the server with foreign keys until it evicts some keys.
 fn make_short_of_memory(server: &RedisServer) {
     let evicted = || -> u64 {
         let stats = server.command(&["INFO", "stats"]).text().expect("a text");
@@ -105,7 +105,7 @@ async fn a_batch_whose_reply_and_fence_are_lost_is_not_counted_again() {
     assert_eq!((hits.applied, hits.dropped.in_doubt, hits.pending, hits.balance()), (2, 1, 0, true));
 }
 
-/// Fences have no expiry, so a policy that evicts what has one does not take them.
+/// Fences don't have an expiry, so policies that only evict keys with an expiry will not remove them.
 #[tokio::test]
 async fn no_eviction_policy_doubles_a_count() {
     for policy in ["volatile-lru", "volatile-ttl", "volatile-random", "allkeys-lru", "allkeys-random"] {
@@ -179,7 +179,7 @@ async fn visitors_count_again_after_the_data_were_lost_or_the_counter_forgotten(
             "forget here" => stats.forget(&name("a")).await.expect("the store is there"),
             _ => {
                 elsewhere.forget(&name("a")).await.expect("the store is there");
-                // The store tells that the counter began with the first hit after it.
+                // With the first hit after this, the store reports that the counter is new.
                 visit(0..1).await;
             }
         }
@@ -206,7 +206,7 @@ async fn visitors_count_again_after_a_forget_at_every_instance() {
     visit().await;
     let stats = over(store(&server.url()).await).stats();
     stats.forget(&name("a")).await.expect("the store is there");
-    // With the first hits each of them is told, and with the next the visitors are sent.
+    // Each instance is notified with the first hits and will resend the visitors with the next hits.
     visit().await;
     visit().await;
     assert!((195..=205).contains(&uniques(&stats).await), "{}", uniques(&stats).await);
@@ -220,7 +220,7 @@ async fn a_fence_that_a_script_wrote_is_read_where_scripts_are_refused_afterward
     let (recorder, stats) = (counters.recorder(), counters.stats());
     record(&mut counters, 1).await;
     proxy.swallow_replies(1);
-    // A counter that begins, which the script remarks on behind the sequence.
+    // The script also writes a remark about this new counter, after the sequence.
     recorder.record(recorder.counter("b"), None);
     assert!(counters.flush().await.is_err());
     let fence = fences(&server);
@@ -255,7 +255,7 @@ async fn writers_that_were_silent_for_a_month_are_forgotten_and_may_come_back() 
         record(counters, 1).await;
     }
     assert_eq!(ttls(), 0, "a batch takes the expiry back");
-    // As when the expiry is over, and another month.
+    // This simulates that the fence has expired, after another month.
     server.int(&["DEL", &format!("access:fence:{writer}")]);
     server.int(&["HSET", "access:writers", &writer, &format!("0 {month_ago}")]);
     walk().await.expect("walks");

@@ -1,5 +1,5 @@
-//! Law 1 in any order of events: a store that loses replies, fences and its newest data, and a process whose
-//! flushes are dropped half-way, over random histories.
+//! Law 1 in any order of events, with random histories: the store loses replies, fences and recent data, and
+//! flushes are dropped midway.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -20,33 +20,33 @@ use crate::through::{Hand, Through};
 const HISTORIES: u64 = 1500;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-/// What a server has.
+/// Data of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     pub(super) hits: u64,
     pub(super) by_counter: BTreeMap<CounterName, u64>,
-    /// By writer: the fence, and when it was set.
+    /// Fence and write time by writer.
     pub(super) fences: HashMap<WriterId, (StoredFence, Instant)>,
     listed: Vec<WriterId>,
     mark: Option<String>,
 }
 
-/// A server of which nothing but sums and fences matter.
+/// A model of a server with only sums and fences.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     data: Arc<Mutex<Data>>,
-    /// What other servers have, to which the address may lead.
+    /// Data of other servers that the address can switch to.
     others: Arc<Mutex<Vec<Data>>>,
     random: Arc<Mutex<Random>>,
-    /// Whether calls may fail, and whether all do.
+    /// Whether calls can fail.
     failing: Arc<Mutex<bool>>,
-    /// The number of batches with hits that are taken before the store is away.
+    /// Number of batches with hits to be accepted before the store becomes unavailable.
     left: Arc<Mutex<u64>>,
-    /// Whether it shows what it has lost; if not, it forgets fences after a week.
+    /// Whether the store returns a witness; otherwise, fences will be removed after a week.
     shows: bool,
-    /// The samples that a batch may change.
+    /// Maximum number of samples per batch.
     samples: usize,
-    /// Batches that are still on their way, whatever became of who sent them; `None` where none ever is.
+    /// Delayed batches that can arrive after the sender has given up; `None` if batches are never delayed.
     late: Option<Arc<Mutex<Vec<Batch>>>>,
 }
 
@@ -65,24 +65,24 @@ impl Model {
         }
     }
 
-    /// Lets the store take so many batches with hits before it is away.
+    /// Sets the number of batches with hits to be accepted before the store becomes unavailable.
     pub(super) fn takes(&self, batches: u64) {
         *self.left.lock().expect("no panic") = batches;
     }
 
-    /// Makes it take batches of so many samples, and deliver some of them late.
+    /// Limits batches to this number of samples and delays some of them.
     pub(super) fn slow(self, samples: usize) -> Self {
         Self { samples, late: Some(Arc::default()), ..self }
     }
 
-    /// Closes all connections, with what is on its way.
+    /// Closes the connections and drops delayed batches.
     pub(super) fn close(&self) {
         self.late.iter().for_each(|late| late.lock().expect("no panic").clear());
     }
 
     fn is_late(&self, batch: &Batch) -> bool {
         let Some(late) = &self.late else { return false };
-        // A fence is never made late: that it is missing would tell nothing.
+        // Opening batches are never delayed: a missing fence would not prove anything then.
         let is_late = !batch.fence.is_opening() && self.among(0..5) == 0;
         if is_late {
             late.lock().expect("no panic").push(batch.clone());
@@ -90,7 +90,7 @@ impl Model {
         is_late
     }
 
-    /// Delivers one of the batches that are late, sometimes.
+    /// Delivers a random delayed batch in half of the cases.
     fn deliver(&self) {
         let Some(late) = &self.late else { return };
         let late = &mut *late.lock().expect("no panic");
@@ -127,7 +127,7 @@ impl Model {
         })
     }
 
-    /// Leads the address to a server that is new, or that was there before, with what it has.
+    /// Switches the address to a new server, or to a previous server with the data it had.
     pub(super) fn switch(&self) {
         let others = &mut *self.others.lock().expect("no panic");
         let which = usize::try_from(self.among(0..3)).expect("3");
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// Returns what all servers have, beginning with the one that the address leads to.
+    /// Returns the data of each server, starting with the current server.
     pub(super) fn servers(&self) -> Vec<Data> {
         let others = self.others.lock().expect("no panic").clone();
         std::iter::once(self.data(|data| data.clone())).chain(others).collect()
@@ -255,7 +255,7 @@ impl History {
             }
             10 => self.fail_over().await,
             11 => {
-                // A store that shows nothing cannot tell after a week what it lost before it.
+                // Without a witness, a loss can't be detected after a week, so it must be detected now.
                 if !self.model.shows {
                     self.notice().await;
                 }
@@ -263,13 +263,13 @@ impl History {
                 if !self.model.shows {
                     self.model.data(|data| data.fences.clear());
                 }
-                // Nothing that is older is gone back to, nor is it here.
+                // Failovers only go back to states after this point.
                 self.snapshots.clear();
                 "a week".to_owned()
             }
-            // Of a store that shows nothing, this cannot be told from lost data.
+            // Without a witness, lost fences can't be distinguished from lost data.
             _ if self.model.shows => {
-                // Nor can it be told where fences are lost between a failover and the next batch.
+                // The same applies if fences are lost between a failover and the next batch.
                 if std::mem::take(&mut self.failed_over) {
                     self.notice().await;
                 }
@@ -281,19 +281,20 @@ impl History {
         };
         self.said.push(what);
         let data = self.model.data(|data| data.clone());
-        // To a time at which a fence was missing nothing goes back: that is one fault too many within a minute.
+        // We must not fail over to a state without the fence, because this would be two faults within a
+        // minute.
         if !data.fences.is_empty() || data.listed.is_empty() {
             self.snapshots.push(data);
         }
     }
 
-    /// Sends a batch, by which the process learns what the store has lost.
+    /// Sends a batch so that the process detects lost data.
     async fn notice(&mut self) {
         self.recorder.record(self.recorder.counter("w"), None);
         self.counters.flush().await.expect("nothing fails");
     }
 
-    /// Goes back to one of the last states, which had replied to everything.
+    /// Fails over to a recent state in which every batch was acknowledged.
     async fn fail_over(&mut self) -> String {
         if self.counters.flush().await.is_err() {
             return "no failover".to_owned();
@@ -309,7 +310,7 @@ impl History {
         format!("a failover, {back} back")
     }
 
-    /// All hits but those that are said to be lost are in the store, once; what is in doubt may be.
+    /// Checks that every hit is stored once unless it is reported as lost. Hits in doubt may be stored.
     async fn check(mut self) -> Hits {
         self.recorder.record(self.recorder.counter("z"), None);
         self.counters.flush().await.expect("nothing fails any more");

@@ -1,5 +1,5 @@
-//! Law 1 for sources in any order of events: shards that lose replies, take batches late and go back to older
-//! states, under readers that are dropped half-way, over random histories.
+//! Law 1 for sources in any order of events, with random histories: shards lose replies, apply batches late
+//! and roll back to older states, and readers are dropped midway.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -24,16 +24,16 @@ const RECORDS: u64 = 40;
 /// Positions have gaps.
 const WIDTH: u64 = 3;
 const READERS: usize = 3;
-/// Of so many records one makes no hit.
+/// Records with a multiple of this number are not hits.
 const SILENT: u64 = 7;
 
-/// The servers, all of which lose what they had after a state that they go back to.
+/// The server of each shard. After a rollback, the newer batches are lost.
 #[derive(Debug)]
 struct Data {
     random: Random,
     failing: bool,
     shards: BTreeMap<Shard, (MemoryStore, Vec<Batch>)>,
-    /// Batches that arrive later, of whose replies nobody hears.
+    /// Delayed batches, for which the reply is lost.
     late: Vec<Batch>,
     moved: u64,
 }
@@ -51,11 +51,11 @@ impl Data {
     }
 }
 
-/// The way of one reader to the servers.
+/// Connection of a reader to the servers.
 #[derive(Clone, Debug)]
 struct Way {
     data: Arc<tokio::sync::Mutex<Data>>,
-    /// The batches that this reader must not change.
+    /// Batches without a reply, which the reader must resend unchanged.
     unanswered: Arc<Mutex<HashMap<Shard, Batch>>>,
     shards: Shards,
 }
@@ -138,7 +138,7 @@ impl Reader {
         self.next() >= RECORDS
     }
 
-    /// Offers a record to the source, which may be one that it has had.
+    /// Passes a record to the source, even if it was already read.
     fn read(&mut self, number: u64, begun: Timestamp) {
         let range = number * WIDTH..number * WIDTH + 2;
         if number.is_multiple_of(SILENT) {
@@ -157,7 +157,7 @@ impl Reader {
     }
 }
 
-/// Each record has a counter of its own.
+/// Returns the counters of a record, including a counter just for this record.
 fn counters_of(number: u64) -> [CounterName; 3] {
     [name("hits"), name(&format!("/{}", number % 5)), name(&format!("record {number}"))]
 }
@@ -231,7 +231,7 @@ impl History {
         self.readers.iter().for_each(|reader| reader.check(&self.said));
     }
 
-    /// A batch of which a reader knows nothing any more reaches its server.
+    /// Delivers a batch that the reader has already given up on.
     async fn arrive(&self) -> String {
         let data = &mut *self.data.lock().await;
         if let Some(batch) = data.late.pop() {
@@ -240,7 +240,7 @@ impl History {
         "a batch arrives late".to_owned()
     }
 
-    /// One shard loses its last batches.
+    /// Rolls a shard back by this number of batches.
     async fn go_back(&self, batches: u64) -> String {
         let data = &mut *self.data.lock().await;
         let which = data.random.among(0..data.shards.len() as u64);
@@ -254,7 +254,7 @@ impl History {
         format!("a shard loses {batches} batches")
     }
 
-    /// Every record of the log is counted once, by those who were there or by one who comes later.
+    /// Checks that each log record was counted once, either by these readers or by a later reader.
     async fn check(mut self) -> u64 {
         let way = Way { unanswered: Arc::default(), ..self.readers[0].way.clone() };
         self.readers.push(Reader::begin(way).await);

@@ -1,4 +1,4 @@
-//! Law 1 while everything between the process and the data fails.
+//! Law 1 during failures of the network, proxies and servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ async fn total(stats: &Stats, counter: &str, width: u32) -> u64 {
     stats.total(&name(counter), precision(width), range).await.expect("readable")
 }
 
-/// Makes the fence, so that the next call is of a batch with hits in it.
+/// Creates the fence, so that the next call will be a batch with hits.
 async fn begun(counters: &mut Counters) {
     let recorder = counters.recorder();
     recorder.record(recorder.counter("first"), None);
@@ -136,7 +136,8 @@ async fn two_that_send_the_same_batch_count_it_once() {
     begun(&mut counters).await;
     proxy.delay_replies(Duration::from_millis(300));
     recorder.record(recorder.counter("a"), None);
-    // The first attempt is dropped while the server works on it; the second one meets its traces.
+    // The first attempt is dropped while it is in progress, so the second attempt will meet the half-done
+    // work.
     drop(tokio::time::timeout(Duration::from_millis(30), counters.flush()).await);
     flushed(&mut counters).await;
     assert_eq!(total(&counters.stats(), "a", 86_400).await, 1);
@@ -156,7 +157,8 @@ async fn an_attempt_that_was_given_up_and_arrives_beside_the_next_counts_once() 
             _ = counters.flush() => panic!("it was held"),
             () = held(1) => {}
         }
-        // Both have seen that the batch is not applied, and go to the server at the same time.
+        // Both attempts have seen that the batch is not applied yet, and now reach the server at the same
+        // time.
         tokio::select! {
             _ = counters.flush() => {}
             () = async { held(2).await; proxy.release(); std::future::pending().await } => {}
@@ -181,7 +183,7 @@ async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
         }
     }
     assert_eq!(total(&stats, "a", 86_400).await, 50);
-    // Back to the state of the 21st batch: as after a failover to a replica that was behind.
+    // Restart with the state of the 21st batch, like after a failover to a lagging replica.
     server.kill();
     server.restart();
     recorder.record(counter, None);
@@ -227,7 +229,7 @@ async fn a_poisoned_key_is_dropped_once_and_holds_nothing_up() {
             recorder.record_at(recorder.counter(counter), None, now, std::num::NonZeroU32::MIN);
         }
     }
-    // What was refused is told again to the one who did not hear it.
+    // If the reply is lost, the rejection must be reported again.
     proxy.swallow_replies(1);
     assert!(counters.flush().await.is_err());
     flushed(&mut counters).await;
@@ -237,7 +239,7 @@ async fn a_poisoned_key_is_dropped_once_and_holds_nothing_up() {
     let dropped = hits.dropped;
     assert_eq!((dropped.wrong_type, dropped.not_a_number, dropped.out_of_range, dropped.other), (3, 5, 7, 0));
     assert_eq!(total(&stats, "good", 60).await, 11);
-    // The other precisions of the poisoned counters have their hits all the same.
+    // The other precisions of the poisoned counters should still be counted.
     for (counter, hits) in [("text", 3), ("word", 5), ("full", 7)] {
         assert_eq!(total(&stats, counter, 86_400).await, hits);
     }
@@ -304,7 +306,7 @@ async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_i
     for _ in 0..3 {
         recorder.record(counter, None);
         flushed(&mut counters).await;
-        // While nobody uses the connection of transactions.
+        // At this point, the transaction connection is idle.
         let connections = stats.health().connections;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         until("the store is connected", LIMIT, async || stats.health().connections > connections).await;
@@ -313,7 +315,7 @@ async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_i
         flushed(&mut counters).await;
         soonest = soonest.min(began.elapsed());
     }
-    // Each time it would wait for five seconds.
+    // With the dead connection, this would always take five seconds.
     assert!(soonest < Duration::from_secs(4), "{soonest:?}");
     assert_eq!(total(&stats, "a", 86_400).await, 6);
 }

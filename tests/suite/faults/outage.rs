@@ -1,4 +1,5 @@
-//! Outages as a user sees them: the store is away, or answers something else than expected, and comes back.
+//! Outages from the user's perspective: the store is unavailable or returns unexpected replies, and then
+//! recovers.
 
 mod traffic;
 
@@ -29,7 +30,7 @@ use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// A store can be away.
+/// A store that can be made unavailable.
 #[derive(Clone, Debug, Default)]
 struct Away(Arc<AtomicBool>);
 
@@ -71,8 +72,8 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
             most_cells = most_cells.max(stats.health().pending_cells);
         }
     });
-    // All 120 samples of 1 s, those of 5 s behind them, and the hours of visitors, for each counter; and
-    // twice as much and some until it is folded.
+    // The bound per counter is 120 samples of 1 s, the 5 s samples for the rest, and the visitor hours.
+    // Before folding, it can be slightly more than twice this number.
     let bound = 2 * COUNTERS * (120 + 480 / 5 + 2 + 3) + 4096;
     assert!(most_cells <= bound, "{most_cells} cells, and not {bound}");
     let open_registers = 2 * COUNTERS * (1 << 14);
@@ -118,7 +119,8 @@ async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() 
     store.hand.set(true);
     for second in 0..600 {
         let at = now.minus(600 - second);
-        // Nothing near the end of what is kept, a minute, where the time that the test takes counts.
+        // We skip hits close to the end of the retention (a minute), because the result would depend on the
+        // duration of the test.
         if (510..570).contains(&second) {
             continue;
         }
@@ -126,7 +128,7 @@ async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() 
         if second >= 570 {
             kept.insert(at, 1);
         }
-        // What has expired already is not even tried.
+        // Expired hits should not even be sent.
         drop(counters.flush().await);
     }
     store.hand.set(false);
@@ -161,7 +163,7 @@ async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() 
     flusher.flush().await.expect("it takes batches");
     let oldest = |width: u32, samples: u64| now.minus(u64::from(width) * samples).as_unix();
     for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
-        // What is surely kept: of the seconds, only those from the present and the future.
+        // Samples that are retained for certain: for the seconds, only the present and the future.
         let surely = |buckets: Vec<(u64, u64)>| -> Vec<_> {
             buckets.into_iter().filter(|(start, _)| *start > oldest(width, 100)).collect()
         };
@@ -189,7 +191,7 @@ async fn a_server_that_goes_away_is_told_at_once_and_every_hit_is_in_its_second_
         traffic.troubled("refused").await;
         block_in_place(|| server.restart());
     }
-    // A call that waited for an answer in vain would take five seconds each time.
+    // If a call were to wait for a reply, this would always take five seconds.
     assert!(soonest < Duration::from_secs(3), "{soonest:?}");
     traffic.end().await;
 }
@@ -214,7 +216,8 @@ async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_whe
     traffic.troubled("READONLY").await;
     let hints = || traffic.stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
     assert_eq!(hints(), ["store_is_replica"]);
-    // While it stays one, it is connected to ever less often, and never as often as batches are refused.
+    // As long as it is a replica, the delay between connections will grow, and connections should be much
+    // rarer than rejected batches.
     let (before, refused) = (traffic.stats.health().connections, traffic.troubles().len());
     until("more batches are refused", LIMIT, async || traffic.troubles().len() > refused + 50).await;
     let connections = traffic.stats.health().connections - before;
@@ -258,8 +261,8 @@ async fn a_server_that_pauses_its_clients_is_waited_for_and_nothing_fails() {
     let server = RedisServer::start();
     let traffic = Traffic::begin(store(&server.url()).await).await;
     traffic.flowing().await;
-    // As long as it takes, and no longer: after five seconds a call fails. Of those that write, so that the
-    // end of the pause is not held up by it.
+    // The pause must end within five seconds, because then calls will fail. We only pause writes so that
+    // `UNPAUSE` and reads still work.
     server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let there = || server.strings(&["HVALS", "access:count:86400:hits"]);
     let before = there();
@@ -289,7 +292,8 @@ async fn a_server_that_forgot_the_scripts_is_sent_them_and_nobody_notices() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_takes_the_hits_when_it_has_done_so() {
-    // So many microseconds for each key: twenty seconds in all, and an ear for clients meanwhile.
+    // This delay in microseconds per key makes the server load for twenty seconds, but it still accepts
+    // clients.
     let slow = ["--appendonly", "yes", "--key-load-delay", "5000"];
     let listening = ["--loading-process-events-interval-bytes", "1024"];
     let mut server = RedisServer::start_with(&[slow.as_slice(), &listening].concat());
@@ -310,7 +314,7 @@ async fn a_password_that_is_rotated_is_told_and_the_hits_arrive_when_it_is_good_
     let traffic = Traffic::begin(store(&url).await).await;
     traffic.flowing().await;
     server.command(&["ACL", "SETUSER", "site", "resetpass", ">new"]);
-    // Whoever is connected stays so.
+    // Existing connections are not affected.
     traffic.flowing().await;
     server.command(&["CLIENT", "KILL", "USER", "site"]);
     traffic.troubled("WRONGPASS").await;
@@ -320,8 +324,8 @@ async fn a_password_that_is_rotated_is_told_and_the_hits_arrive_when_it_is_good_
 
 #[tokio::test]
 async fn a_name_that_nobody_knows_stops_nobody_from_counting_and_is_told() {
-    // No name is as long, so that no server is asked for it: one that does not answer would cost the time
-    // after which a connection fails for another reason.
+    // This name is too long for DNS, so no resolver is queried: an unresponsive resolver would make the
+    // connection fail with a timeout instead.
     let url = format!("redis://{}.invalid:6379", "x".repeat(64));
     let store = RedisStore::connect(&url, Namespace::default()).await.expect("an address");
     let mut counters = Counters::builder(store).build().expect("good settings");
@@ -388,7 +392,7 @@ async fn a_connection_that_is_half_open_is_made_again() {
     let (proxy, traffic) = through_proxy(&server).await;
     let connections = traffic.stats.health().connections;
     proxy.forget();
-    // It is made again at once, and the trouble has passed.
+    // The client reconnects immediately, and the failure ends.
     traffic.told(0, "Unresponsive").await;
     traffic.connected_again(connections).await;
     traffic.end().await;
@@ -410,7 +414,7 @@ async fn a_client_that_hangs_is_replaced() {
     let (proxy, traffic) = through_proxy(&server).await;
     let connections = traffic.stats.health().connections;
     proxy.forget();
-    // Whatever is written counts as a sign of life with the client, though nothing ever answers.
+    // To the client, any write is a sign of life, even if no reply is ever received.
     let done = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn({
         let (store, done) = (traffic.store.clone(), Arc::clone(&done));
@@ -434,7 +438,7 @@ async fn a_client_that_hangs_is_replaced() {
 
 #[tokio::test]
 async fn a_client_whose_task_ended_is_replaced() {
-    // This is the one answer after which fred connects no more; any other server would do.
+    // This is the only reply that makes fred stop reconnecting; any other server would do.
     let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let no_cluster = other.local_addr().expect("an address");
     let refusing = tokio::spawn(async move {
@@ -456,7 +460,7 @@ async fn a_client_whose_task_ended_is_replaced() {
     refusing.abort();
 }
 
-/// A site of one page, with counters over this store at work.
+/// Builds a site with a single page, and runs the counters for this store.
 fn site(store: &RedisStore) -> (Router, tokio::task::JoinHandle<()>) {
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
     let layer = AccessCounterLayer::new(counters.recorder());
@@ -474,7 +478,7 @@ async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_blac
     let nowhere = "redis://127.0.0.1:1";
     let away = RedisStore::connect(nowhere, Namespace::default()).await.expect("an address");
     let sites: Vec<_> = [there, away, hole].iter().map(site).collect();
-    // The median of fifty requests each, beside that with a server.
+    // The median of fifty requests per site, relative to the site with a reachable server.
     let ratios = || {
         let mut times = vec![Vec::new(); sites.len()];
         for _ in 0..60 {
@@ -483,7 +487,7 @@ async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_blac
                 for _ in 0..50 {
                     let request = Request::get("/").body(Body::empty()).expect("a request");
                     let mut answer = std::pin::pin!(router.clone().oneshot(request));
-                    // It waits for nothing.
+                    // The response must be ready without any wait.
                     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                     let polled = answer.as_mut().poll(&mut context);
                     assert!(matches!(polled, std::task::Poll::Ready(Ok(answer)) if answer.status() == 200));
@@ -500,7 +504,7 @@ async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_blac
             .collect();
         medians.iter().map(|median| median / medians[0]).collect::<Vec<_>>()
     };
-    // Other programs take time from one of them now and then, and not always from the same.
+    // From time to time, other programs may slow down any of the sites, but not always the same site.
     let alike = |ratios: &Vec<f64>| ratios.iter().all(|ratio| *ratio < 1.5);
     let measured = (0..10).map(|_| block_in_place(ratios)).find(alike);
     assert!(measured.is_some(), "ten times one of them took half as long again");

@@ -1,5 +1,5 @@
-//! Law 1 for hits that other programs send: several of them, instances that are killed, replies that are lost, and a
-//! server that is killed and comes back without its last counts.
+//! Law 1 for hits from other programs: with multiple producers, killed instances, lost replies, and a server
+//! that restarts without the latest counts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::support::{name, store, storm_seconds};
 
 const PRODUCERS: u64 = 5;
 
-/// The requests of a producer, which it can make again.
+/// Reproducible requests of a producer.
 #[derive(Clone, Copy)]
 struct Requests {
     producer: u64,
@@ -68,7 +68,7 @@ async fn instance(url: &str) -> Router {
     counter_admin::router_with(counters.stats(), Access::open().may_record(), options)
 }
 
-/// What is shared by the producers and the storm.
+/// State shared by the producers and the storm.
 #[derive(Clone)]
 struct Instances {
     routers: Arc<Mutex<Vec<Router>>>,
@@ -82,12 +82,13 @@ impl Instances {
     }
 }
 
-/// Sends requests as long as the storm lasts, each until it is answered, and returns how many.
+/// Sends requests until the storm ends, retries them until there is a response, and returns the number of
+/// requests.
 async fn produce(requests: Requests, instances: Instances, mut random: Random) -> u64 {
     let (mut next, mut last) = (1, 0);
     while Instant::now() < instances.until || next <= last {
         last = last.max(next);
-        // Given up in the middle, as by a client that is impatient and an instance that is killed.
+        // The request is dropped midway, like with an impatient client or a killed instance.
         let limit = if Instant::now() < instances.until { random.millis(1..300) } else { LIMIT };
         let repeated = random.among(0..4) == 0;
         let twin =
@@ -131,7 +132,7 @@ async fn a_storm_over_producers_instances_and_their_server_leaves_every_total_ex
             4..=5 => proxy.drop_requests(1),
             6..=8 => _ = server.command(&["SAVE"]),
             9 => {
-                // The counts since it last saved are gone.
+                // Counts since the latest save are lost.
                 server.kill();
                 sleep(random.millis(0..40)).await;
                 server.restart();
@@ -148,7 +149,7 @@ async fn a_storm_over_producers_instances_and_their_server_leaves_every_total_ex
     let fresh = instance(&server.url()).await;
     let mut expected = BTreeMap::<String, u64>::new();
     for (producer, last) in sent {
-        // The server may have gone back after the last request of this one was answered.
+        // The server may have lost data after the final response to this producer.
         let mut next = last;
         until("its requests are counted", LIMIT, async || {
             let (status, told) = of(producer).send(fresh.clone(), next).await;

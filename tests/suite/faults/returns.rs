@@ -1,4 +1,4 @@
-//! Servers with other data behind the same address: an empty one, and then the first one again.
+//! Tests for an address that switches to an empty server, and then back to the previous server.
 
 use counter_core::visits::Hint;
 use counter_core::{Counters, RedisStore, Stats, Timestamp};

@@ -1,5 +1,6 @@
-//! Law 1 for any sequence of servers behind an address, at small scope: every order in which the address moves between two
-//! servers, one becomes a copy of the other or loses everything, and replies are lost, around three batches.
+//! Law 1 for any sequence of servers behind an address, at small scope: the address moves between two
+//! servers, a server becomes a copy of the other or loses everything, and replies are lost. This covers every
+//! order of these events around three batches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +13,8 @@ use tokio::time::advance;
 
 use crate::through::{Hand, Through};
 
-/// The hits of each batch are one digit of the sum, so a server that has a batch twice, or lacks it, shows which.
+/// Hits per batch. Each batch uses a different digit of the sum, so we can tell whether a server has a batch
+/// once, twice or not at all.
 const BATCHES: [u64; 3] = [1, 10, 100];
 const EVERYTHING: u64 = 111;
 
@@ -50,21 +52,22 @@ impl Server {
     }
 }
 
-/// What may happen before a call of the store.
+/// An event before a store call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Nothing,
-    /// The address leads to the other server.
+    /// The address switches to the other server.
     Switch,
-    /// The other server becomes a copy of this one.
+    /// The other server becomes a copy of this server.
     Copy,
     /// This server loses everything.
     Wipe,
-    /// The call is applied, and its reply is lost.
+    /// The call is applied, but the reply is lost.
     LostReply,
 }
 
-/// All sequences of choices, one after the other: each run repeats a prefix of the run before and changes its last choice.
+/// Enumerates all sequences of choices: a run repeats a prefix of the previous run and then makes a different
+/// choice.
 #[derive(Debug, Default)]
 struct Choices {
     made: Vec<(usize, usize)>,
@@ -81,7 +84,7 @@ impl Choices {
         choice
     }
 
-    /// Goes on to the next sequence; returns `false` after the last.
+    /// Advances to the next sequence, or returns `false` if there is none.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((choice, among)) = self.made.pop() {
@@ -99,7 +102,7 @@ struct World {
     servers: [Server; 2],
     now: usize,
     choices: Choices,
-    /// How many of each kind of events may still happen.
+    /// Remaining number of events by kind.
     left: Vec<(Event, usize)>,
     said: Vec<(Event, &'static str)>,
 }
@@ -127,7 +130,7 @@ impl World {
 #[derive(Clone, Debug)]
 struct Address {
     world: Arc<Mutex<World>>,
-    /// Whether the servers show a witness.
+    /// Whether the servers return a witness.
     shows: bool,
 }
 
@@ -158,7 +161,7 @@ impl Hand for Address {
     }
 }
 
-/// Counts three batches under these events, and then lets everything settle on each of the servers.
+/// Counts three batches during these events, and then flushes on both servers until they are stable.
 async fn run(address: &Address) {
     let mut counters =
         Counters::builder(Through::new(address.clone())).build().expect("the defaults are fine");
@@ -173,7 +176,7 @@ async fn run(address: &Address) {
     for last in [now, 1 - now] {
         address.world().now = last;
         for _ in 0..3 {
-            // An idle process, too, finds out what the server lacks.
+            // An idle process should also detect the missing data.
             advance(Duration::from_secs(6)).await;
             drop(counters.flush().await);
         }

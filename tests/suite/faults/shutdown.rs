@@ -1,5 +1,5 @@
-//! Law 1 at the end of a process: a shutdown brings all that can be brought before its deadline, and
-//! says exactly what is left.
+//! Law 1 at process shutdown: a shutdown flushes as much as possible before the deadline, and reports exactly
+//! how many hits are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,17 @@ use crate::support::{name, precision, store};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// What an end may come later than its deadline: less than the five seconds after which a call fails that is
-/// not answered.
+/// Maximum time past the deadline. This must be less than the command timeout of five seconds.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// How often an end is timed. Other programs may take their time from one; what waits for a call does so always.
+/// Number of attempts to measure a shutdown. Other programs may cause a slow attempt, whereas waiting for a
+/// call would slow down every attempt.
 const TIMES: u32 = 4;
 
-/// How a server goes away and comes back.
+/// Starts or ends an outage.
 type Outage = fn(&FaultProxy, bool);
 
-/// Counters that run, and can be had back.
+/// Running counters that are returned after a shutdown.
 struct Running {
     recorder: Recorder,
     stats: Stats,
@@ -74,13 +74,13 @@ async fn total(stats: &Stats) -> u64 {
     stats.total(&name("a"), precision(86_400), range).await.expect("readable")
 }
 
-/// What the server has, whoever knows of it.
+/// Returns the sum stored on the server, read directly.
 fn there(server: &RedisServer) -> u64 {
     let counts = server.strings(&["HVALS", "access:count:86400:a"]);
     counts.iter().map(|count| count.parse::<u64>().expect("an integer")).sum()
 }
 
-/// Flushes what a shutdown left, and compares.
+/// Flushes the rest after a shutdown and compares the totals.
 async fn brings_the_rest(counters: &mut Counters, hits: u64) {
     until("the rest is flushed", LIMIT, async || counters.flush().await.is_ok()).await;
     let stats = counters.stats();
@@ -125,7 +125,7 @@ async fn a_shutdown_in_the_middle_of_a_load_loses_and_doubles_nothing() {
     }
     let (mut counters, ended) = ending.await.expect("no panic");
     ended.expect("there was a moment with nothing pending");
-    // After that moment there were more.
+    // More hits were recorded after this moment.
     brings_the_rest(&mut counters, recorded).await;
 }
 
@@ -157,7 +157,7 @@ async fn a_shutdown_in_an_outage_ends_at_its_deadline_and_says_how_many_hits_are
             running.record(50);
             running.until_applied(50).await;
             outage(&proxy, true);
-            // Some are in the batch that is under way, and some wait behind it.
+            // Some hits should be in the current batch, while the rest has to wait.
             running.record(100);
             sleep(Duration::from_millis(100)).await;
             running.record(23);
@@ -215,8 +215,8 @@ async fn an_outage_that_ends_before_the_deadline_costs_no_hit() {
     }
 }
 
-/// Fifty batches of one hit, of which the server loses the last thirty; and one hit more, by which
-/// that shows. The proxy holds a call of the replay that follows, and so all of it.
+/// Sends fifty batches of one hit, drops thirty from the server, and records another hit to expose the loss.
+/// The proxy then blocks a call of the replay, and thus the whole replay.
 async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultProxy, Running) {
     let (server, proxy, counters) = after_a_failover(deadline).await;
     proxy.hold_calls_after(10, 1);
@@ -227,7 +227,7 @@ async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultPro
     (server, proxy, running)
 }
 
-/// Counters of which the server has 20 hits, and has acknowledged 50.
+/// Returns counters with 50 acknowledged hits on a server that only has 20 of these.
 async fn after_a_failover(deadline: Duration) -> (RedisServer, FaultProxy, Counters) {
     let mut server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;

@@ -1,4 +1,5 @@
-//! Law 1 when a process ends before its hits are stored: they are in a spool, and another process sends them, once.
+//! Law 1 if a process ends before the hits are stored: the hits are in a spool, and another process will send
+//! them exactly once.
 
 mod disk;
 mod fences;
@@ -24,7 +25,7 @@ use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// A store that may be away.
+/// A store that can be made unavailable.
 #[derive(Clone, Debug)]
 struct Switch {
     is_away: Arc<AtomicBool>,
@@ -78,7 +79,7 @@ async fn total(stats: &Stats) -> u64 {
     stats.total(&name("a"), precision(86_400), range).await.expect("readable")
 }
 
-/// The names of the files in a directory, in order.
+/// Returns the sorted file names in a directory.
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let names = entries.map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"));
@@ -92,7 +93,7 @@ fn sums(hits: Hits) -> (u64, u64, u64) {
     (hits.recorded, hits.recovered, hits.applied)
 }
 
-/// Runs counters until a condition holds.
+/// Runs the counters until a condition is met.
 async fn run_until(counters: &mut Counters, what: &str, mut holds: impl AsyncFnMut(&Stats) -> bool) {
     let stats = counters.stats();
     tokio::select! {
@@ -101,7 +102,7 @@ async fn run_until(counters: &mut Counters, what: &str, mut holds: impl AsyncFnM
     }
 }
 
-/// Runs counters until the spool has everything, and ends them as a process ends that is killed.
+/// Runs the counters until everything is in the spool, and then drops them to simulate a kill.
 async fn write_and_end(mut counters: Counters) {
     run_until(&mut counters, "all is written", async |stats| {
         let spool = spool(stats);
@@ -179,7 +180,7 @@ async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
             let view = PageView::new(recorder.counter("a").hit(), Agent::Human);
             recorder.page_view(PageView { bins: &[bin], ..view });
             if n == 10 {
-                // In a batch, and not in what waits.
+                // These hits should be in a batch instead of in the pending cells.
                 counters.flush().await.expect_err("the store is away");
             }
         }
@@ -247,7 +248,7 @@ async fn what_the_store_does_not_confirm_at_a_shutdown_stays_in_the_spool() {
     store.hand.away(true);
     counters.run(async {}).await.expect("the store has acknowledged all");
     drop(counters);
-    // The one that takes over has nothing of it.
+    // The next process should not find any hits to recover.
     let mut next = over(&Switch::store(), folder.path());
     next.flush().await.expect("the store is there");
     assert_eq!(total(&next.stats()).await, 50);
@@ -278,7 +279,7 @@ async fn what_nothing_keeps_any_more_is_told_as_expired() {
     let mut counters = over(&store, folder.path());
     record(&counters, 5);
     counters.flush().await.expect_err("the store is away");
-    // It waits behind the batch of those.
+    // This hit has to wait for the failed batch.
     let recorder = counters.recorder();
     let year = Timestamp::now().minus(366 * 86_400);
     recorder.record_at(recorder.counter("a"), None, year, std::num::NonZeroU32::MIN);

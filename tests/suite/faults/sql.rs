@@ -1,4 +1,5 @@
-//! SQL databases: several processes and a kill of each, lost replies, a full disk, an older backup, other versions.
+//! Tests for SQL databases: killed processes, lost replies, a full disk, an old backup, and other table
+//! versions.
 
 use std::env;
 use std::num::NonZeroU32;
@@ -25,11 +26,11 @@ use crate::random::Random;
 use crate::stores::{self, databases, sql};
 use crate::support::{name, precision};
 
-/// The address that a process of a test is told, and what it is to do there.
+/// Environment variables for child processes: the database address and the start time.
 const ADDRESS: &str = "COUNTER_SQL_ADDRESS";
 const BEGUN: &str = "COUNTER_SQL_BEGUN";
 
-/// How many records a log has that processes read which are killed.
+/// Number of records in the log that is read by the killed processes.
 const RECORDS: u64 = 6000;
 const PAGES: u64 = 7;
 
@@ -53,20 +54,20 @@ async fn open_file(url: &str) -> sqlx::SqliteConnection {
     sqlx::SqliteConnection::connect(url).await.expect("the file")
 }
 
-/// A process that runs a test of this program by its name, as one who is told to write there.
+/// Starts a process that runs a single test of this program, with the parameters in environment variables.
 fn another(test: &str, address: &str, begun: Timestamp) -> Process {
     let mut command = Command::new(env::current_exe().expect("a test knows where it is"));
     command.args([&format!("faults::sql::{test}"), "--exact", "--nocapture"]);
     Process::start(command.env(ADDRESS, address).env(BEGUN, begun.to_string()))
 }
 
-/// In such a process, what it was told.
+/// Returns the parameters if this is a child process.
 fn told() -> Option<(String, Timestamp)> {
     let begun = env::var(BEGUN).ok()?.parse().expect("a number");
     Some((env::var(ADDRESS).ok()?, Timestamp::from_unix(begun)))
 }
 
-/// Reads a log to its end, in many chunks.
+/// Reads a log to the end in many chunks.
 async fn read_log(url: &str, begun: Timestamp) {
     let counters = over(SqlStore::connect(url).await.expect("a database"));
     let visits = SourceName::new("visits").expect("a name");
@@ -83,13 +84,14 @@ async fn read_log(url: &str, begun: Timestamp) {
                 break;
             }
         }
-        // Another reader of the same log may be faster, and the database may have to give way.
+        // A commit can fail if another reader of the same log is faster, or if the database aborts the
+        // transaction.
         drop(source.commit().await);
     }
     until("all is counted", LIMIT, async || matches!(source.close().await, Ok(Commit::Done))).await;
 }
 
-/// Looks whether each record of that log counts once.
+/// Checks that each log record was counted once.
 async fn assert_log_counted(url: &str, begun: Timestamp) {
     let counters = over(SqlStore::connect(url).await.expect("a database"));
     assert_eq!(total(&counters, "hits").await, RECORDS);
@@ -104,7 +106,7 @@ async fn assert_log_counted(url: &str, begun: Timestamp) {
     }
 }
 
-/// Kills processes that read one log, at any time, until it is read.
+/// Kills processes at random times while they read a log, and then reads the rest.
 async fn log_through_kills(test: &str, url: &str) {
     let (mut random, begun) = (Random::storm("of killed processes"), Timestamp::now());
     for _ in 0..8 {
@@ -114,7 +116,7 @@ async fn log_through_kills(test: &str, url: &str) {
         tokio::time::sleep(random.millis(0..100)).await;
         other.kill();
     }
-    // Two at once, to the end.
+    // Two concurrent processes read to the end.
     let (mut one, mut other) = (another(test, url, begun), another(test, url, begun));
     let (one, other) = tokio::join!(one.wait(LIMIT), other.wait(LIMIT));
     assert!(one.success() && other.success());
@@ -143,7 +145,7 @@ async fn processes_on_one_postgres_that_are_killed_count_each_record_once() {
     log_through_kills("processes_on_one_postgres_that_are_killed_count_each_record_once", &url).await;
 }
 
-/// Counts through lost replies, lost requests and restarts.
+/// Counts hits during lost replies, lost requests and restarts.
 async fn exact_through(url: String, proxy: &FaultProxy, mut restart: impl FnMut()) {
     let mut counters = over(sql(&url).await);
     let recorder = counters.recorder();
@@ -196,7 +198,7 @@ async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
     until("the database is back", LIMIT, there).await;
 }
 
-/// After an outage nearly each second is a bucket of its own, with statements of its own.
+/// After an outage, almost every second is a separate bucket, which requires a separate statement.
 #[tokio::test]
 async fn a_batch_whose_statements_take_longer_than_a_call_may_is_applied() {
     let server = Postgres::shared();
@@ -225,7 +227,8 @@ async fn a_database_is_not_ahead_of_a_process_on_the_same_machine() {
         let mut counters = over(store.clone());
         let recorder = counters.recorder();
         let mut ahead = 0;
-        // Over a second and a half: one that rounds up is ahead in half of them.
+        // This covers a second and a half: if the clock were rounded up, it would be ahead in half of the
+        // iterations.
         for _ in 0..15 {
             recorder.record(recorder.counter("a"), None);
             flushed(&mut counters).await;
@@ -293,7 +296,7 @@ async fn what_an_older_backup_lacks_is_sent_again() {
         flushed(&mut counters).await;
     };
     record(1).await;
-    // A template has no other connections.
+    // A template database must not have other connections.
     let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{site}'");
     run(end).await;
     until("the backup is made", LIMIT, async || {
@@ -354,7 +357,7 @@ async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_nev
     assert_eq!(kinds, [0, 1]);
     let kinds: Vec<i64> = fences("UPDATE access_fence SET written = written - 86400 * 700").await;
     assert_eq!(kinds, [1]);
-    // Its batches are still there, so nothing is sent again.
+    // The applied batches are still in the database, so they should not be sent again.
     recorder.record(recorder.counter("a"), None);
     flushed(&mut counters).await;
     assert_eq!(total(&counters, "a").await, 3);
@@ -401,7 +404,7 @@ async fn each_process_is_told_once_of_a_counter_that_was_forgotten() {
         assert_eq!(seen(counters).await, 1);
     }
     both[0].stats().forget(&name("a")).await.expect("it is there");
-    // The first is told that nothing was there, and the second though something is there again.
+    // Both must be notified, even though the second process finds new hits.
     for counters in &mut both {
         seen(counters).await;
         assert_eq!(seen(counters).await, 1);
@@ -467,7 +470,7 @@ fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {
     Cell { counter: name(counter), start, finest: precision(1), count }
 }
 
-/// A process that resends a batch gets the same answer as the first time.
+/// A process that resends a batch should get the same reply as before.
 async fn remarks(store: SqlStore) {
     let (writer, now) = (WriterId::random(), Timestamp::now());
     let most = u64::try_from(i64::MAX).expect("positive");
@@ -530,7 +533,7 @@ async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
     let old = (0..12_000).map(|second| cell("a", now.minus(year - second), 1));
     let all = old.chain([cell("a", now, 1)]).collect();
     store.apply(&batch(WriterId::random(), 1, all)).await.expect("it is there");
-    // A clock that is far ahead.
+    // This clock is ten years ahead.
     let clean =
         async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it is there");
     let first = clean().await;
@@ -547,7 +550,7 @@ async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
     assert_eq!(recent.len(), 2);
 }
 
-/// Cleans a bucket of more counters than one call removes.
+/// Cleans a bucket with more counters than can be removed in a call.
 async fn bucket_of_many_counters(store: SqlStore) {
     let now = Timestamp::now();
     let (old, day, kept) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
@@ -584,25 +587,25 @@ async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
     bucket_of_many_counters(store).await;
 }
 
-/// The step from the tables of this version to those of a made-up later one.
+/// Upgrade from this table version to a fictitious later version.
 const LATER_STEP: [&str; 1] = ["CREATE TABLE access_later (n BIGINT NOT NULL PRIMARY KEY); \
     UPDATE access_meta SET value = '2' WHERE name = 'version' AND value = '1'"];
 
-/// Connects to databases without tables, and with those of other versions.
+/// Connects to databases without tables, and with tables of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
     assert!(words().await.starts_with("the database has no tables for counters"));
-    // Several at once.
+    // Concurrent calls should be safe.
     let create = || SqlStore::builder().create_tables().connect(url);
     let (one, other, third) = tokio::join!(create(), create(), create());
     let store = one.and(other).and(third).expect("all find the tables");
     let mut counters = over(store);
     counters.recorder().record(counters.recorder().counter("a"), None);
     flushed(&mut counters).await;
-    // What is there stays.
+    // Existing data must not be changed.
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
     let mut running = over(sql(url).await);
-    // A later version, whose step fails if it is run twice.
+    // A later version with an upgrade that would fail if it ran more than once.
     let later = || SqlStore::builder().later_steps(&LATER_STEP);
     let older = "the tables are of version 1 and not yet of 2: `SqlBuilder::create_tables` makes them";
     assert_eq!(later().connect(url).await.expect_err("nothing upgraded them").to_string(), older);
@@ -614,7 +617,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let newer = "the tables are of version 2, and this program knows none after 1: update it";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
-    // A process that is connected since before the upgrade writes nothing into tables that it does not know.
+    // A process that connected before the upgrade must not write to unknown tables.
     running.recorder().record(running.recorder().counter("a"), None);
     let error = running.flush().await.expect_err("the tables are of a later version");
     assert_eq!(*error.kind(), ErrorKind::Refused, "{error:?}");

@@ -1,4 +1,4 @@
-//! The file of a SQLite store is removed, moved or replaced while processes use it.
+//! Tests for SQLite files that are removed, moved or replaced while processes use them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tests::{LIMIT, until};
 
 use crate::support::name;
 
-/// A folder with a database, and a process that counts in it.
+/// A folder with a database, and a process that counts in this database.
 struct Site {
     folder: TempDir,
     store: SqlStore,
@@ -70,14 +70,14 @@ async fn open(path: &Path) -> SqliteConnection {
     SqliteConnection::connect(&address(path)).await.expect("the file exists")
 }
 
-/// Copies a database as a backup does.
+/// Copies a database like a backup tool.
 async fn back_up(path: &Path, backup: &Path) {
     let copy = format!("VACUUM INTO '{}'", backup.display());
     let mut query = sqlx::QueryBuilder::<sqlx::Sqlite>::new(copy);
     query.build().execute(&mut open(path).await).await.expect("the backup is new");
 }
 
-/// Returns what another process finds in the file at the path.
+/// Returns the total that another process finds in the file at this path.
 async fn total_at(path: &Path) -> i64 {
     let mut file = open(path).await;
     let found: String =
@@ -103,7 +103,7 @@ async fn the_files_of_a_database_are_private() {
 #[tokio::test]
 async fn a_backup_moved_over_the_file_gets_what_it_lacks() {
     let mut site = Site::start().await;
-    // More pages than a backup has in the same order.
+    // A backup should not have these pages in the same order.
     for page in 0..300 {
         let recorder = site.counters.recorder();
         recorder.record(recorder.counter(&format!("/{page}")), None);
@@ -215,7 +215,7 @@ async fn a_store_that_creates_no_tables_waits_for_its_file() {
 #[tokio::test]
 async fn entities_are_counted_in_the_file_that_replaced_theirs() {
     let mut site = Site::start().await;
-    // Both are in one file, and each has connections of its own.
+    // Both use the same file, but via different connections.
     let pool = SqlitePool::connect(&address(&site.path())).await.expect("the file exists");
     let database = SqliteDatabase::new(pool);
     database.create_tables().await.expect("the file is writable");

@@ -1,4 +1,4 @@
-//! Keys in Redis that hold something else in place of counts, or beside them.
+//! Tests for Redis keys with unexpected contents, either instead of counts or in addition to counts.
 
 use axum::Router;
 use counter_admin::Access;
@@ -12,7 +12,7 @@ use tests::RedisServer;
 use crate::admin::site::{Answer, ask, send};
 use crate::support::{name, precision, store};
 
-/// A site over Redis, on which `hits`, `/a` and `/b` have been counted.
+/// A site on Redis with hits for `hits`, `/a` and `/b`.
 struct Site {
     redis: RedisServer,
     counters: Counters,
@@ -20,7 +20,7 @@ struct Site {
     now: Timestamp,
 }
 
-/// The pages that show all counters, or another one than `/a`.
+/// Pages which either list the counters or show a counter other than `/a`.
 const PAGES: [&str; 10] = [
     "",
     "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&precision=3600",
@@ -60,7 +60,7 @@ impl Site {
         self.counters.recorder()
     }
 
-    /// The field of the bucket of this moment.
+    /// Returns the field of the current bucket.
     fn field(&self, width: u32) -> String {
         precision(width).bucket(self.now).start.to_string()
     }
@@ -80,14 +80,14 @@ impl Site {
         ask(&self.router, question).await
     }
 
-    /// Asks what is answered by JSON.
+    /// Requests a JSON response.
     async fn json(&self, question: &str) -> Value {
         let answer = self.ask(question).await;
         assert_eq!(answer.status, StatusCode::OK, "{question}: {}", answer.body);
         answer.json()
     }
 
-    /// The places of a ranking.
+    /// Returns the entries of a ranking.
     async fn top(&self, width: u32) -> Value {
         self.json(&format!("top?kind=all&precision={width}")).await["top"].clone()
     }
@@ -152,7 +152,7 @@ async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
         assert_eq!(total.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(total.body.contains("access:count:86400:/a"), "{}", total.body);
 
-        // A field that is no bucket at all says nothing about one.
+        // If a field is not a bucket, it should not affect any bucket.
         let series = site.json("series?counter=%2Fb&precision=86400").await;
         assert_eq!(series["samples"], json!([{"start": day.parse::<u64>().ok(), "count": 3}]));
         assert_eq!(series["unreadable"]["key"], "access:count:86400:/b");
@@ -162,7 +162,7 @@ async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
         ];
         assert_eq!(sums.map(|sum| sum["total"].clone()), [json!(3), json!(3)]);
 
-        // Few buckets are asked for one by one.
+        // Small numbers of buckets are read individually.
         let from = format!("series?counter=%2Fa&precision=86400&from={day}");
         assert_eq!(site.json(&from).await["unreadable"]["buckets"], json!([day.parse::<u64>().ok()]));
         let page = site.page("").await;
@@ -212,7 +212,7 @@ async fn a_total_that_is_no_number_takes_nothing_from_the_others() {
 async fn members_of_the_list_that_are_no_counters_hide_none() {
     let site = Site::new().await;
     let add = |member: &[u8]| site.redis.command(&[b"ZADD", b"access:known:".as_slice(), b"0", member]);
-    // They stand before all names, and are more than a page has.
+    // These sort before any name and do not fit into a page.
     for number in 0..3000 {
         add(&[b"86400:\x01\xff".as_slice(), number.to_string().as_bytes()].concat());
         add(&[b"60:\x02".as_slice(), number.to_string().as_bytes()].concat());
@@ -256,7 +256,7 @@ async fn a_list_that_cannot_be_read_takes_nothing_from_the_counters_of_other_sha
     counters.flush().await.expect("Redis takes it");
     redis.command(&["DEL", "{access:2}known:"]);
     redis.command(&["SET", "{access:2}known:", "x"]);
-    // Another process, which has counted nothing itself.
+    // This simulates another process that has not counted anything itself.
     let store = RedisStore::builder().shards(shards).connect(&redis.url()).await.expect("an address");
     let stats = Counters::builder(store).build().expect("the defaults are fine").stats();
     let contained = stats.contains_counters(&names).await.expect("Redis answers");
@@ -290,7 +290,7 @@ async fn visitors_of_another_type_take_nothing_from_the_others() {
     assert_eq!(each[1].as_ref().map(|uniques| uniques.visitors), Ok(1));
     assert!(each[0].is_err() && each[2].is_err(), "{each:?}");
     for counter in ["%2Fa", "hits"] {
-        // Of a list MGET would say that there is nothing.
+        // If the key is a list, MGET would return nil.
         let answer = site.ask(&format!("uniques?counter={counter}&counter=%2Fb&precision=86400")).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
         assert!(answer.body.contains("access:unique:86400:"), "{}", answer.body);
@@ -312,7 +312,7 @@ async fn a_misaligned_field_zeroes_nothing_and_counts_nowhere() {
     {
         site.redis.int(&["HSET", "access:count:60:old", &foreign, "1000"]);
     }
-    // All there is, and few buckets, which are asked for one by one.
+    // Read both the full range and a small range, because small numbers of buckets are read individually.
     for minutes in [100, 20] {
         let range = now.minus(60 * (minutes - 1))..now.plus(60);
         let series = site.stats().series(&name("old"), precision(60), range).await.expect("readable");

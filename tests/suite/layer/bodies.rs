@@ -1,4 +1,4 @@
-//! Distributions of what is known at the end of a response: the time to it, the bytes of its body, and trailers.
+//! Distributions that are measured at the end of a response: time, body size, and gRPC trailers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -59,18 +59,18 @@ async fn distribution(counters: &mut Counters, measure: Measure) -> Vec<(Bin, u6
     of_days.expect("memory can be read").merged().bins().collect()
 }
 
-/// The numbers of times, of sizes and of the bytes in the bin of the first.
+/// Returns how many times have been measured, and the bins of the sizes.
 async fn measured(counters: &mut Counters) -> (u64, Vec<(Bin, u64)>) {
     let times = distribution(counters, Measure::Body).await;
     (times.iter().map(|(_, count)| count).sum(), distribution(counters, Measure::Size).await)
 }
 
-/// Chunks whose number nobody knows before.
+/// Creates a body of unknown length.
 fn chunks(chunks: &'static [&'static str]) -> Body {
     Body::from_stream(stream::iter(chunks).map(|chunk| Ok::<_, Infallible>(Bytes::from(*chunk))))
 }
 
-/// Has a layer see a request with this method, and such a response, and reads this many frames of it.
+/// Sends a request with this method through the layer, and reads up to `frames` frames of the response.
 async fn read(layer: &MeasureBodiesLayer, method: Method, response: Response<Body>, frames: usize) {
     let mut response = Some(response);
     let inner = service_fn(move |_: Request<()>| ready(Ok::<_, Infallible>(response.take().expect("one"))));
@@ -91,7 +91,7 @@ async fn a_body_counts_once_at_its_end_with_its_bytes() {
     read(&layer, Method::GET, Response::new(chunks(&["four", "five5"])), 3).await;
     assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(9), 1)]));
     read(&layer, Method::GET, Response::new(chunks(&["four", "five5"])), 5).await;
-    // It says with its last frame that this is the last.
+    // This body reports the end of the stream with the only frame.
     read(&layer, Method::GET, Response::new("123456789".into()), 1).await;
     read(&layer, Method::GET, Response::new(chunks(&[])), 1).await;
     assert_eq!(measured(&mut counters).await, (4, vec![(Bin::size(0), 1), (Bin::size(9), 3)]));
@@ -178,7 +178,7 @@ async fn a_real_server_takes_bodies_to_their_end_however_it_knows_it() {
         let answer = client::get(address, &format!("/{path}"), &[]).await;
         assert_eq!(answer.body, "123456789");
     }
-    // The server drops a body after the client has it.
+    // The server drops a body only after the client has received it, so we need to wait.
     let counters = Mutex::new(counters);
     until("all have ended", LIMIT, async || measured(&mut *counters.lock().await).await.0 == 3).await;
     let mut counters = counters.into_inner();
@@ -188,11 +188,11 @@ async fn a_real_server_takes_bodies_to_their_end_however_it_knows_it() {
     assert!(slow >= 2, "{times:?}");
 }
 
-/// A body that does anything that the trait has a type for.
+/// A body that can do anything the trait allows.
 #[derive(Clone, Debug)]
 struct OddBody {
     steps: VecDeque<Step>,
-    /// The answers to whether this is the end, one after the other, true or not.
+    /// The results of consecutive `is_end_stream` calls, which may be wrong.
     ends: Vec<bool>,
     hint: Option<u64>,
 }
@@ -233,7 +233,7 @@ impl http_body::Body for OddBody {
     }
 }
 
-/// Everything that a body says of itself when it is polled so often.
+/// Polls a body this often, and returns everything it reports.
 fn shown(
     mut body: impl http_body::Body<Data = Bytes, Error = io::Error> + Unpin,
     polls: usize,
@@ -309,7 +309,7 @@ async fn serve(site: Router) -> SocketAddr {
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_either_version_of_http() {
     let mut counters = counters();
-    // Held by each response that has no end.
+    // Held by all endless responses, in order to see when the server drops them.
     let open = Arc::new(());
     let held = Arc::clone(&open);
     let endless = get(async move || {
@@ -334,7 +334,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_eithe
     tokio::spawn(connection);
     let mut answer = two.send_request(request("/endless")).await.expect("an answer").into_body();
     assert!(answer.frame().await.is_some());
-    // The stream is reset, and the connection goes on.
+    // This resets the stream, but the connection stays open.
     drop(answer);
     until("the server has dropped the body", LIMIT, is_dropped).await;
     let answer = two.send_request(request("/")).await.expect("an answer").into_body();
@@ -349,7 +349,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_eithe
     assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(9), 1)]));
 }
 
-/// Returns the bins of all lines of a log, in order.
+/// Returns the bins of all log lines in sorted order.
 fn logged_bins(mut counter: LogCounter, text: &str) -> Vec<Bin> {
     let (mut parser, key) = (Parser::new(Format::combined()), VisitorKey::random());
     let mut bins = Vec::new();
@@ -386,7 +386,7 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let nginx = block_in_place(|| Nginx::start(&locations));
     let asked =
         ["GET /text", "HEAD /text", "GET /large", "GET /part", "GET /none", "GET /same", "GET /nowhere"];
-    // Within HTTP/1.0, nothing is chunked.
+    // HTTP/1.0 does not have chunks.
     let asked = asked.map(|asked| (asked, "1.1")).into_iter().chain([("GET /chunks", "1.0")]);
     let asked: Vec<_> = asked.collect();
     let ask = async |asked: &str, version: &str| {
@@ -411,7 +411,7 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let measured = sizes.into_iter().flat_map(|(bin, count)| (0..count).map(move |_| bin));
     assert_eq!(logged, measured.collect::<Vec<_>>(), "{text}");
 
-    // As documented: these nine bytes are more in its log.
+    // As documented, nginx also logs the nine bytes of the chunk framing.
     ask("GET /chunks", "1.1").await;
     until("the line is there", LIMIT, async || read().lines().count() > asked.len()).await;
     let (text, mut parser) = (read(), Parser::new(Format::combined()));

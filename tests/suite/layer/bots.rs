@@ -1,4 +1,4 @@
-//! Requests that nobody made: those of programs, and those that a browser makes ahead of a visit.
+//! Requests that aren't visits: those of bots, and prefetches of browsers.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -127,7 +127,7 @@ fn telling_bots_and_prefetches_apart_allocates_nothing() {
     }
 }
 
-/// Made after the ways of each kind of client, and of no list.
+/// Made up to resemble real clients, but not copied from a list.
 const PEOPLE: [(&str, &[&str]); 9] = [
     (
         "desktops",
@@ -164,7 +164,7 @@ const PEOPLE: [(&str, &[&str]); 9] = [
             "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36 (Ecosia android@138.0.0.0)",
             "Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0",
             "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile Safari/537.36 Edge/15.15063",
-            // Devices whose names have a word of bots in them, even within brackets.
+            // Device names that contain a word used by bots, even in parentheses.
             "Mozilla/5.0 (Linux; Android 9; CUBOT_X19 Build/PPR1.180610.011; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/119.0.0.0 Mobile Safari/537.36",
             "Mozilla/5.0 (Linux; U; Android 4.2.2; de-de; Spider (Feed) 7 Probe Build/JDQ39) AppleWebKit/534.30 (KHTML, like Gecko) Version/4.0 Mobile Safari/534.30",
         ],
@@ -231,7 +231,7 @@ const PEOPLE: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Made in the same way.
+/// Made up in the same way.
 const BOTS: [(&str, &[&str]); 9] = [
     (
         "search engines",
@@ -352,7 +352,7 @@ proptest! {
         let layer = layer(&counters).rules(rules.build().expect("two patterns"));
         let layer = layer.count_if(|outcome| outcome.is_success());
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        // Recorded, of bots, excluded, unmatched, ignored for a prefetch and for an outcome.
+        // Recorded, bots, excluded, unmatched, ignored because of a prefetch, ignored because of the outcome.
         let mut expected = [0_u64; 6];
         for (agent, path, prefetch) in &visits {
             let headers = [("user-agent", [BROWSER, BOT, ""][*agent]), ("sec-purpose", "prefetch")];
@@ -386,7 +386,7 @@ proptest! {
 }
 
 proptest! {
-    // Pieces that mean something beside each other, and any bytes that a header may have.
+    // Combines fragments that affect the classification with any bytes that a header can contain.
     #[test]
     fn every_user_agent_is_of_one_kind_however_it_is_written_and_whatever_follows(
         pieces in prop::collection::vec(
@@ -423,7 +423,7 @@ fn counters() -> Counters {
 }
 
 fn layer(counters: &Counters) -> AccessCounterLayer {
-    // Under this key the visitors here share no register.
+    // With this key, the visitors in these tests don't share a sketch register.
     let identity = Identity::default().key(VisitorKey::new([7; 16]));
     AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
 }
@@ -444,7 +444,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
     request.body(()).expect("a request")
 }
 
-/// A closure that tells the agent of a request with this user agent, by what the layer counts.
+/// Returns a closure that classifies a user agent. It is derived from the ledger of the layer.
 fn teller() -> impl Fn(&[u8]) -> Agent {
     let counters = counters();
     let layer = layer(&counters);
@@ -459,7 +459,7 @@ fn teller() -> impl Fn(&[u8]) -> Agent {
     }
 }
 
-/// The cookie that the response sets.
+/// Returns the cookie set by the response.
 async fn visit(layer: &AccessCounterLayer, path: &str, headers: &[(&str, &str)]) -> Option<String> {
     let service = layer.layer(service_fn(|request: Request<()>| {
         let mut response = Response::new(());
@@ -472,7 +472,7 @@ async fn visit(layer: &AccessCounterLayer, path: &str, headers: &[(&str, &str)])
     response.headers().get(SET_COOKIE).map(|cookie| cookie.to_str().expect("ASCII").to_owned())
 }
 
-/// As of the last flush.
+/// Returns the visitors that the store knows as of the latest flush.
 async fn visitors(counters: &Counters, counter: &str) -> u64 {
     let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1);
     let uniques = counters.stats().uniques(&[name(counter)], precision(86_400), range).await;

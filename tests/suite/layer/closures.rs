@@ -1,4 +1,4 @@
-//! Closures of the application that fail: the request does not fail with them.
+//! Application closures that panic: the request must not fail because of this.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -18,7 +18,7 @@ fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-/// Sends one request, whose handler may panic, and says whether it was answered.
+/// Sends a request, whose handler may panic, and returns `true` if it succeeds.
 fn visit(layer: &AccessCounterLayer, handler_panics: bool) -> bool {
     let inner = service_fn(async |request: Request<()>| {
         assert!(request.uri().path() != "/panic", "the handler's own panic");
@@ -73,7 +73,7 @@ async fn no_closure_that_panics_fails_a_request_or_takes_its_hit() {
     }
 }
 
-/// What a closure holds that must not be let go of.
+/// A value that panics on drop, captured by a closure.
 struct Bomb;
 
 impl Drop for Bomb {

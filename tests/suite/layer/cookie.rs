@@ -1,4 +1,4 @@
-//! The visitor cookie that the layer sets itself.
+//! The visitor cookie that is issued by the layer.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ fn site(cookie: IssuedCookie) -> Site {
 }
 
 impl Site {
-    /// The cookie that the response sets.
+    /// Returns the cookie set by the response.
     async fn visit(&self, agent: &str, cookie: &str) -> Option<String> {
         let inner = service_fn(|_: Request<()>| {
             ready(Ok::<_, Infallible>(
@@ -78,7 +78,7 @@ async fn every_new_visitor_has_another_cookie() {
         ids.insert(id(&cookie).to_owned());
     }
     assert_eq!(ids.len(), 20);
-    // Ids are random: once in a hundred runs two of twenty share a register of the sketch.
+    // Ids are random: in about 1 % of runs, two of the twenty will share a sketch register.
     assert!((18..=20).contains(&site.visitors().await));
 }
 

@@ -1,4 +1,4 @@
-//! The hook that runs along with a request that counts.
+//! The `on_count` hook.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 
 use crate::support::{BOT, BROWSER, allocations, fewest};
 
-/// A layer over these counters that tells of each request to `/posts/{id}` that has counted.
+/// Creates a layer that reports counted requests to `/posts/{id}` via the channel.
 fn told(counters: &Counters) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
     let (tell, told) = channel();
     let layer = AccessCounterLayer::new(counters.recorder()).on_count(move |visit| {
@@ -33,7 +33,7 @@ fn request(path: &str, agent: &str) -> Request<()> {
     Request::get(path).header("user-agent", agent).body(()).expect("a request")
 }
 
-/// One request, that ends as its path says, or by its number.
+/// Sends a request. The last path segment selects the outcome.
 fn visit(layer: &AccessCounterLayer, path: &str, agent: &str) {
     let inner = service_fn(|request: Request<()>| async move {
         match request.uri().path() {
@@ -108,7 +108,7 @@ fn its_panic_is_not_the_requests() {
         let answer = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(answer, std::task::Poll::Ready(Ok(_))), "{path}");
     }
-    // Two panics at a time: that of the handler is the one that goes on.
+    // If both the handler and the hook panic, the handler's panic must propagate.
     visit(&layer, "/posts/666", BROWSER);
     assert_eq!(counters.recorder().ledger().requests.recorded, 3);
 }

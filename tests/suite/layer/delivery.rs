@@ -1,4 +1,4 @@
-//! Responses that wait until the store has their hits.
+//! Responses that wait until the store has acknowledged their hits.
 
 use std::convert::Infallible;
 use std::future::{pending, ready};
@@ -23,10 +23,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::support::{precision, store};
 
-/// The time that anything here may take.
+/// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
 
-/// No flush comes by itself.
+/// A flush interval longer than any test.
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn where_nobody_flushes_every_response_comes_after_the_timeout() {
 async fn requests_that_wait_at_the_same_time_share_a_call() {
     let place = Place::open().await;
     let layer = place.layer(LIMIT);
-    // The server learns the script.
+    // This is to load the script.
     visit(&layer).await;
     let before = place.script_calls();
     for round in 1..=10 {
@@ -104,7 +104,8 @@ async fn requests_that_wait_at_the_same_time_share_a_call() {
     let calls = place.script_calls() - before;
     assert_eq!(place.counted("hits"), 641);
     assert_eq!(place.ledger().requests.unconfirmed, 0);
-    // In each round that of the first, and that of all who came while it was under way.
+    // Two calls per round at most: for the hit that arrives first, and for the hits that arrive in the
+    // meantime.
     assert!((10..=20).contains(&calls), "{calls}");
 }
 
@@ -188,7 +189,7 @@ async fn a_response_waits_for_every_shard_that_it_counts_in() {
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
     until("the store is connected", LIMIT, there).await;
     let place = Place::over(server, proxy, store);
-    // The page is in a later shard than `hits`, and so much waits there that it takes several calls.
+    // The page is in a later shard than `hits`, and this shard needs more than a single call to drain.
     let hits = shards.of("hits");
     let later = |name: &String| shards.of(name) > hits;
     let page = (0..).map(|n| format!("/{n}")).find(later).expect("names go everywhere");
@@ -267,7 +268,7 @@ async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
     assert_eq!((hits.applied, hits.overflow), (2, 1));
 }
 
-/// A Redis behind a network that fails on command, and the flusher of a process at work.
+/// A Redis server with a faulty network in between, and a running flusher.
 struct Place {
     server: RedisServer,
     proxy: FaultProxy,
@@ -285,7 +286,7 @@ impl Place {
     fn over(server: RedisServer, proxy: FaultProxy, store: RedisStore) -> Self {
         let counters = Counters::builder(store).flush_interval(HOUR).build().expect("good settings");
         let recorder = counters.recorder();
-        // Without the cleaner, which calls scripts too.
+        // The cleaner does not run, because it also calls scripts.
         tokio::spawn(flush(counters.into_parts().0));
         Self { server, proxy, recorder }
     }
@@ -294,7 +295,7 @@ impl Place {
         waiting(&self.recorder, timeout)
     }
 
-    /// The ledger, of which both equations hold.
+    /// Returns the ledger, and checks that it balances.
     #[track_caller]
     fn ledger(&self) -> Ledger {
         let ledger = self.recorder.ledger();
@@ -306,7 +307,7 @@ impl Place {
         until("the store has the hits", LIMIT, async || self.ledger().hits.applied == hits).await;
     }
 
-    /// What Redis has of a counter of today, and of yesterday if it is midnight.
+    /// Returns the count that is stored in Redis for today (and yesterday, if the test runs at midnight).
     fn counted(&self, counter: &str) -> u64 {
         self.sum(&format!("access:count:86400:{counter}"))
     }
@@ -320,7 +321,7 @@ impl Place {
         counts.iter().map(|count| count.parse::<u64>().expect("counts are integers")).sum()
     }
 
-    /// How often Redis was asked to run a script.
+    /// Returns the number of script calls that Redis has executed.
     fn script_calls(&self) -> u64 {
         let statistics = self.server.command(&["INFO", "commandstats"]);
         let statistics = statistics.text().expect("INFO answers text");
@@ -342,7 +343,7 @@ async fn ok(_: Request<()>) -> Result<Response<()>, Infallible> {
     Ok(Response::new(()))
 }
 
-/// One request to a service that answers at once.
+/// Sends a request to a service that responds immediately.
 async fn visit(layer: &AccessCounterLayer) -> StatusCode {
     let answer = layer.layer(service_fn(ok)).oneshot(Request::new(())).await;
     answer.expect("it answers").status()

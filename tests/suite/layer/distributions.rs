@@ -1,4 +1,4 @@
-//! Distributions of requests through the layer: how long they took, how large the answers were, and how they ended.
+//! Distributions that the layer measures: response times, sizes and statuses.
 
 use std::convert::Infallible;
 use std::future::{pending, ready};
@@ -34,7 +34,7 @@ fn layer(counters: &Counters) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).distributions(ALL)
 }
 
-/// Flushes, and reads the distribution of a counter over today, and yesterday if it is midnight.
+/// Flushes, and reads a counter's distribution for today (and yesterday, if the test runs at midnight).
 async fn distribution(counters: &mut Counters, counter: &str, measure: Measure) -> Distribution {
     counters.flush().await.expect("memory takes all");
     let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1);
@@ -47,7 +47,7 @@ async fn statuses(counters: &mut Counters, counter: &str) -> Vec<(i16, u64)> {
     statuses.bins().map(|(bin, count)| (bin.index(), count)).collect()
 }
 
-/// Has a layer see a request with this method, and such a response.
+/// Sends a request with this method through the layer to a service with this response.
 fn answer(layer: &AccessCounterLayer, method: Method, response: fn() -> http::response::Builder) {
     let inner = service_fn(move |_: Request<()>| {
         ready(Ok::<_, Infallible>(response().body(()).expect("a response")))
@@ -110,7 +110,7 @@ async fn streams_upgrades_and_tunnels_have_a_status_and_no_time() {
     answer(&layer, Method::CONNECT, Response::builder);
     assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 0);
     assert_eq!(statuses(&mut counters, "hits").await, [(101, 1), (200, 2)]);
-    // These end as any other.
+    // Other CONNECT responses and content types are measured as usual.
     answer(&layer, Method::CONNECT, || Response::builder().status(403));
     answer(&layer, Method::GET, || Response::builder().header(header::CONTENT_TYPE, "text/event"));
     assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 2);
@@ -248,7 +248,7 @@ async fn a_line_and_a_record_have_the_bins_of_what_they_tell() {
     assert_eq!(of_line(Format::common(), &clf("GET", "499 0")), "c499");
     let with = |more| Format::pattern(&format!("%h %l %u %t \"%r\" %>s {more}")).expect("a pattern");
     assert_eq!(of_line(with("%D"), &clf("GET", "200 5000")), format!("{} c200", ms(5)));
-    // With the bytes of the head, and in whole seconds: neither is a measure.
+    // The size includes the head (`%O`), and the time is in whole seconds (`%T`), so neither can be used.
     assert_eq!(of_line(with("%O %T"), &clf("GET", "200 5000 3")), "c200");
     let nginx = r#"{"time_iso8601":"2000-10-10T20:55:36+00:00","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":"200","bytes_sent":"700","body_bytes_sent":"512","request_time":"0.005"}"#;
     assert_eq!(of_line(Format::nginx(), nginx), format!("{} c200 {size}", ms(5)));

@@ -1,4 +1,4 @@
-//! Logs that are followed through their rotations: every line is read once, whatever was done to the files.
+//! Following a log through rotations: all lines should be read exactly once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
@@ -10,21 +10,21 @@ use counter_log::{Fingerprint, Follower};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A log, what is done to it, and what was read of it.
+/// A log with the lines that are written to it and read from it.
 struct Site {
     folder: TempDir,
     written: u32,
     follower: Follower,
-    /// The positions that the store of the counters would have.
+    /// Positions, as the counter store would have them.
     positions: HashMap<Fingerprint, u64>,
     read: BTreeMap<String, u32>,
 }
 
-/// Something that happens to a log.
+/// An event in the life of a log.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Append(u8),
-    /// A line is written in two halves, and read between them.
+    /// Writes a line in two halves, with a read in between.
     Halves,
     RotateByRename,
     RotateByCopy,
@@ -54,7 +54,7 @@ impl Site {
         format!("line {}\n", self.written)
     }
 
-    /// Makes room for `access.log.1`, as logrotate does.
+    /// Renames older logs to free `access.log.1`, like logrotate.
     fn shift(&self) {
         for number in (1..20).rev() {
             for suffix in ["", ".gz"] {
@@ -104,7 +104,7 @@ impl Site {
         }
     }
 
-    /// Reads what there is to read, from the positions up to which it was read.
+    /// Reads all new lines, beginning at the stored positions.
     fn poll(&mut self) {
         for grown in self.follower.poll().expect("the folder is there") {
             let position = self.positions.entry(grown.fingerprint()).or_default();
@@ -128,7 +128,7 @@ fn run(program: &str, arguments: &[&Path]) {
     assert!(status.success(), "{program} {arguments:?}");
 }
 
-/// Every line that was written was read once, after one more poll.
+/// Checks that all written lines have been read exactly once after a final poll.
 fn check(events: &[Event]) {
     let mut site = Site::new();
     for event in events {
@@ -145,7 +145,7 @@ fn a_log_is_read_on_where_it_was_renamed_copied_and_compressed() {
     check(&[Append(3), Poll, Append(2), Poll, Halves, Append(1)]);
     check(&[Append(3), Poll, Append(2), RotateByRename, Append(4), Poll]);
     check(&[Append(3), Poll, Append(2), RotateByCopy, Append(1), Poll, Append(3)]);
-    // The log is as long again as before, or longer, when it is looked at.
+    // The log is already as long as before the rotation, or longer, when it is polled.
     check(&[Append(3), Poll, Append(2), RotateByCopy, Append(9), Poll]);
     check(&[Append(3), Poll, Append(2), RotateByRename, Compress, Append(2), Restart, Poll]);
     check(&[Append(2), RotateByRename, Append(2), RotateByCopy, Compress, Append(2), RotateByRename, Poll]);

@@ -1,5 +1,4 @@
-//! Visitors: told apart by what cannot be spoofed, alike on every instance, and never linked from one epoch
-//! to the next.
+//! Visitor identification: not spoofable, the same across instances, and not linkable across epochs.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -32,7 +31,7 @@ async fn one_visitor_of_two_instances_counts_once() {
     }
     one.flush().await.expect("the server is there");
     other.flush().await.expect("the server is there");
-    // One by address and one by cookie.
+    // By address and by cookie.
     assert_eq!(uniques(&one, 86_400).await, 2);
 }
 
@@ -63,7 +62,8 @@ async fn a_salt_of_ones_own_serves_until_the_store_is_back() {
     for counters in [&mut one, &mut other] {
         until("the store is back", LIMIT, async || counters.flush().await.is_ok()).await;
     }
-    // Each counted by itself; the first to come back had its salt taken by everybody.
+    // Both instances count the visitor with a local salt. The salt that reaches the store earlier will then
+    // be used by both.
     assert_eq!(uniques(&one, 86_400).await, 2);
     for layer in [&first, &second] {
         visit(layer, "192.0.2.1").await;

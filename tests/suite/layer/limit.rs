@@ -1,4 +1,4 @@
-//! The layer that limits: what passes, what is answered, and what happens without its store.
+//! The rate limit layer: allowed and rejected requests, headers, and store failures.
 
 mod acquiring;
 mod store;
@@ -28,7 +28,7 @@ use acquiring::silent;
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// The headers of a response that this layer writes.
+/// Returns the response headers written by the layer.
 fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
     ["ratelimit", "ratelimit-policy", "retry-after"]
         .iter()
@@ -36,13 +36,13 @@ fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Windows of an hour, whose current one ends half an hour after a test has begun.
+/// Creates windows of an hour. The current window ends half an hour from now.
 fn hours(store: impl WindowStore + Clone) -> WindowCounters {
     let offset = u32::try_from(Timestamp::now().minus(1800).as_unix() % 3600).expect("less than an hour");
     WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"))
 }
 
-/// The seconds that are left of the window of `hours`, as a header tells them.
+/// Checks the number of seconds until the end of a window of `hours`, as reported by a header.
 #[track_caller]
 fn assert_half_an_hour(seconds: &str) {
     let seconds: u64 = seconds.parse().expect("seconds");
@@ -116,7 +116,7 @@ async fn the_error_of_a_service_passes_unchanged() {
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
-/// A service that answers only when it has been asked whether it is ready, as `Service` wants it.
+/// A service that panics if it is called, but was not polled to be ready.
 #[derive(Debug, Default)]
 struct Asked(bool);
 
@@ -249,7 +249,7 @@ async fn refusals_inside_of_the_counter_are_counted() {
     assert_eq!((counted["status:2xx"], counted["status:4xx"], counted["hits"]), (2, 3, 5));
 }
 
-/// The statuses of requests to a site that is limited like this, by address and cookie.
+/// Returns the response statuses of requests with these addresses and cookies.
 async fn statuses(limit: &WindowLimitLayer, requests: &[(&str, &str)]) -> Vec<u16> {
     let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
     let mut statuses = Vec::new();
@@ -308,7 +308,7 @@ async fn an_id_that_the_client_made_up_is_none() {
     let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}.{n:032x}")).collect();
     let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();
     assert_eq!(statuses(&limit, &made_up).await.iter().filter(|status| **status == 200).count(), 2);
-    // Visitors with a cookie that a layer has issued are told apart by every instance that has the secret.
+    // Visitors with an issued cookie have separate limits on all instances that share the secret.
     let layer = AccessCounterLayer::new(counters.recorder()).identity(Identity::issued_cookie("visitor"));
     let layer = layer.expect("a name");
     let issued = async || {
@@ -323,7 +323,7 @@ async fn an_id_that_the_client_made_up_is_none() {
     assert_eq!(statuses(&limit, &requests).await, [200, 200, 429, 200]);
     let changed = one.replace("visitor=", "visitor=0");
     assert_eq!(statuses(&limit, &[("", &changed[..one.len()])]).await, [429]);
-    // Without a secret no cookie is signed, so every id may be invented.
+    // Without a secret, cookies aren't signed, so a client can make up any id.
     let without = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}")).collect();
     let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();
@@ -406,7 +406,7 @@ async fn who_reads_redis_finds_no_address_that_is_limited() {
         let salt = server.bytes(&["GET", &salt]).expect("a salt").try_into().expect("16 bytes");
         let id = VisitorKey::new(salt).visitor(&[&visitor]);
         for window in &windows {
-            // As it is, and as it would be in this window.
+            // The salted id, and the id derived from it for this window.
             let (_, start) = window.rsplit_once(':').expect("a start");
             let start: u64 = start.parse().expect("a start");
             let parts: [&[u8]; 2] = [&3600_u32.to_le_bytes(), &start.to_le_bytes()];
@@ -446,7 +446,7 @@ async fn a_refusal_says_its_problem_where_it_is_asked_to() {
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
 }
 
-/// A body that nothing is made of by default.
+/// A body type with no `Default`.
 #[derive(Debug, PartialEq)]
 enum Page {
     Article,

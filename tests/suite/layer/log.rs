@@ -1,4 +1,4 @@
-//! Lines of access logs: they count as the requests did that they tell of.
+//! Access logs: a logged request must be counted like the request itself.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,10 +25,10 @@ use crate::support::{BOT, BROWSER, clf, fewest, name, store};
 
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
-/// The combined log format with three headers more.
+/// The combined log format, with three additional headers.
 const PATTERN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i" "%{Accept-Language}i""#;
 
-/// A request, and how it was answered.
+/// A request with the response status.
 #[derive(Clone, Debug)]
 struct Exchange {
     method: Method,
@@ -49,7 +49,7 @@ impl Exchange {
         request
     }
 
-    /// The line that Apache writes of it.
+    /// Returns the request in Apache's log format.
     fn line(&self, at: Timestamp) -> Vec<u8> {
         let Self { method, target, peer, status, .. } = self;
         let time = clf(at);
@@ -67,7 +67,7 @@ impl Exchange {
     }
 }
 
-/// Writes a text as Apache does.
+/// Escapes a header like Apache.
 pub(super) fn escape(text: &[u8], line: &mut Vec<u8>) {
     for byte in text {
         match byte {
@@ -109,7 +109,7 @@ fn exchange() -> impl Strategy<Value = Exchange> {
             ("referer", referer.map(Into::into)),
             ("accept-language", language.map(Into::into)),
         ];
-        // Text that is trimmed away, and a lone minus, are a header that is not there.
+        // A value is logged as missing if it is empty after trimming, or a single `-`.
         let is_there = |value: &Vec<u8>| !value.is_empty() && value != b"-";
         let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value.filter(is_there)?)));
         Exchange {
@@ -131,7 +131,7 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
     Identity::forwarded(Forwarded::X_FORWARDED_FOR)
 }
 
-/// All labels that there are, and one of a closure.
+/// All built-in labels, and a label from a closure.
 pub(super) fn labels() -> [Label; 6] {
     [
         Label::referrer().own_host("a.example"),
@@ -143,7 +143,8 @@ pub(super) fn labels() -> [Label; 6] {
     ]
 }
 
-/// The layers that a service may well have, with visitors under a key, or under the salt of the day.
+/// Returns layers with typical settings. Visitors are identified with the key, if there is a key, or with the
+/// daily salt.
 fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
     let identify = |layer: AccessCounterLayer, identity: Identity| {
         let identity = if let Some(key) = key { identity.key(key) } else { identity };
@@ -187,7 +188,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
     ]
 }
 
-/// What is stored and what is told of the requests.
+/// Stored counts (total, visitors, statuses) by counter, and the ledger.
 type Counts = (BTreeMap<String, (u64, u64, Vec<(Bin, u64)>)>, Requests);
 
 fn measured(builder: Builder) -> Counters {
@@ -206,7 +207,7 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
         let series = stats.series(&one[0], days, range.clone()).await.expect("days are kept");
         let total = series.samples.iter().map(|sample| sample.count).sum();
         let uniques = stats.uniques(&one, days, range.clone()).await.expect("days are kept");
-        // Where they are kept.
+        // Some counters don't have distributions.
         let statuses = stats.distribution(&one, days, range.clone(), Measure::Status).await;
         let statuses = statuses.map_or_else(|_| Vec::new(), |statuses| statuses.merged().bins().collect());
         counts.insert(counter, (total, uniques.visitors, statuses));
@@ -233,7 +234,7 @@ async fn serve(layer: &AccessCounterLayer, exchange: &Exchange) {
     layer.layer(service_fn(answer)).oneshot(exchange.request()).await.expect("infallible");
 }
 
-/// Records what comes of a line, as what a source does with it.
+/// Records a line like a source.
 fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, line: &[u8]) {
     let shown = || String::from_utf8_lossy(line);
     let line = parser.parse(line).unwrap_or_else(|reason| panic!("{reason}: {}", shown()));
@@ -272,7 +273,7 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
     }
 }
 
-/// Counts everything that is there of a log.
+/// Imports all that is new in a log.
 async fn import(import: &mut Import, follower: &mut Follower) {
     for part in follower.poll().expect("the folder is there") {
         let name = format!("web-1:{}", part.fingerprint()).parse().expect("a name");
@@ -315,7 +316,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
     let mut malformed = 0;
     for (one, follower, _) in &mut readers {
         import(one, follower).await;
-        // As after a restart: all parts are looked at again.
+        // A new follower scans all parts, as after a restart.
         import(one, &mut Follower::new(&path)).await;
         malformed += one.malformed().total();
     }
@@ -330,7 +331,7 @@ async fn the_visitors_of_a_log_are_those_of_the_service() {
     let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset());
     let mut counters = counters.build().expect("the defaults are fine");
     let layer = layers(&counters, None).swap_remove(2);
-    // The salt of the day is agreed with the store.
+    // This flush agrees on the daily salt.
     counters.flush().await.expect("memory takes all");
     let (at, exchanges) = (Timestamp::now(), exchanges(200));
     for exchange in &exchanges {
@@ -355,7 +356,7 @@ fn a_line_allocates_nothing() {
     let mut counter = LogCounter::new(&layers(&counters, None).swap_remove(2));
     let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
     let lines: Vec<_> = exchanges(300).iter().map(|exchange| exchange.line(Timestamp::now())).collect();
-    // A path that is not in normal form is written anew by the rules.
+    // The rules allocate if they need to normalize a path, so we skip these.
     let target = |line: &[u8]| line.split(|byte| *byte == b' ').nth(6).unwrap_or_default().to_vec();
     let is_odd = |two: &[u8]| matches!(two, b"//" | b"/." | b"%2" | b";x");
     let is_plain = |line: &&Vec<u8>| !target(line).windows(2).any(is_odd);
@@ -369,10 +370,10 @@ fn a_line_allocates_nothing() {
     assert!(allocating.is_empty(), "{allocating:#?}");
 }
 
-/// The most memory that reading a log takes, whatever it has: buffers of some lines of 64 KiB.
+/// Memory bound for reading any log: buffers for a few lines of 64 KiB.
 const ROOM: u64 = 1024 * 1024;
 
-/// Reads a log as an import does, decides about every line, and returns how many bytes there are.
+/// Reads a log like an import, and returns the number of bytes.
 fn read_all(log: impl Read, format: &Format, counter: &mut LogCounter) -> u64 {
     let (mut lines, mut parser) = (Lines::new(log, 0).finished(), Parser::new(format.clone()));
     while let Some(line) = lines.next().expect("it can be read") {

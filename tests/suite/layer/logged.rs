@@ -1,5 +1,5 @@
-//! Law 9, key by key: requests that a real server answers, and the logs that it and the nginx before it write of
-//! them.
+//! Law 9, key by key: requests to a real server, compared with the logs of this server and of the nginx in
+//! front.
 
 mod asked;
 
@@ -31,22 +31,23 @@ use asked::{Asked, Fate};
 
 const REQUESTS: u64 = 10_000;
 
-/// The connections over which requests come at once.
+/// Number of concurrent connections.
 const CLIENTS: u8 = 6;
 
-/// The headers that are logged.
+/// Headers in the log.
 const LOGGED: [&str; 5] = ["referer", "user-agent", "x-forwarded-for", "sec-purpose", "accept-language"];
 
 const PATTERN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i" "%{Accept-Language}i""#;
 
-/// The same for nginx.
+/// The same pattern for nginx.
 const LOG_FORMAT: &str = r#"log_format seen '$remote_addr - - [$time_local] "$request" $status $body_bytes_sent '
     '"$http_referer" "$http_user_agent" "$http_x_forwarded_for" "$http_sec_purpose" "$http_accept_language"';"#;
 
-/// The header by which a client tells the service what to answer.
+/// Request header that selects the response of the service.
 const ANSWER: &str = "x-answer";
 
-/// Layers of several kinds, behind a proxy on this machine. A log has no router, and so none of them has a route.
+/// Returns layers with various settings for a service with a local proxy. Routes are not used, because they
+/// are not part of a log.
 fn layers(counters: &Counters) -> Vec<AccessCounterLayer> {
     let layer = |identity: Identity| {
         AccessCounterLayer::new(counters.recorder())
@@ -91,16 +92,16 @@ fn layers(counters: &Counters) -> Vec<AccessCounterLayer> {
     ]
 }
 
-/// The service, whose layers change, and which writes a log.
+/// A service that writes a log, with an exchangeable layer.
 #[derive(Clone)]
 struct Site {
     inner: Arc<Mutex<Router>>,
     log: Arc<Mutex<Vec<u8>>>,
-    /// Told of each request that arrived and will not be answered.
+    /// Receives a message if a request arrives that will not be answered.
     unanswered: UnboundedSender<()>,
 }
 
-/// What is told of the request that one client waits for at a time.
+/// Messages about unanswered requests. A client must hold the lock while it waits for such a request.
 type Unanswered = Arc<tokio::sync::Mutex<UnboundedReceiver<()>>>;
 
 impl Site {
@@ -118,7 +119,7 @@ impl Site {
         (site, address, Arc::new(receiver.into()))
     }
 
-    /// Answers requests under this layer from now on.
+    /// Replaces the layer.
     fn use_layer(&self, layer: AccessCounterLayer) {
         let unanswered = self.unanswered.clone();
         let answer = move |request: Request| answer(request, unanswered.clone());
@@ -156,7 +157,7 @@ async fn answer(request: Request, unanswered: UnboundedSender<()>) -> Response {
     response.body(body).expect("a status")
 }
 
-/// A line that is written when the request has an answer, or will never have one.
+/// A log line, which is written when the request is answered or dropped.
 struct Entry {
     peer: IpAddr,
     request: String,
@@ -198,7 +199,7 @@ fn count_lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// A client, by the last part of its address.
+/// A client, identified by the last byte of the IP address.
 struct Client {
     number: u8,
     proxy: SocketAddr,
@@ -236,7 +237,7 @@ impl Client {
     }
 }
 
-/// Reads an answer to its end.
+/// Reads a response to the end.
 async fn read_answer(connection: &mut TcpStream, asked: &Asked) -> String {
     let mut answer = Vec::new();
     loop {
@@ -257,18 +258,18 @@ async fn read_answer(connection: &mut TcpStream, asked: &Asked) -> String {
     }
 }
 
-/// A site with nginx before it, and the logs of both.
+/// A site with nginx in front, and both logs.
 struct Stack {
     redis: RedisServer,
     nginx: Nginx,
     site: Site,
     clients: Vec<Client>,
     served: RedisStore,
-    /// The length of the log of nginx up to now.
+    /// The part of the nginx log that has already been read.
     read: usize,
 }
 
-/// What the layers of one kind saw, as the logs have it.
+/// The two logs of the requests served with a particular layer.
 #[derive(Clone, Debug, Default)]
 struct Logs {
     of_the_site: Vec<u8>,
@@ -301,17 +302,17 @@ impl Stack {
         Self { redis, nginx, site, clients, served, read: 0 }
     }
 
-    /// The counters of a new process of the site.
+    /// Creates counters, as in a new process of the site.
     fn process(&self) -> Counters {
         Counters::builder(self.served.clone()).build().expect("the defaults are fine")
     }
 
-    /// Lets these requests be served under a layer, and returns what was logged, unless a second ended meanwhile: a
-    /// request and its line may be of two then, and nothing is stored.
+    /// Serves requests with a layer, and returns the log lines. If a new second starts in the meantime, this
+    /// returns `None` and stores nothing, because a request and the log line could then have different times.
     async fn serve(&mut self, requests: &[Asked], kind: usize) -> Option<Logs> {
         let mut counters = self.process();
         let layer = layers(&counters).swap_remove(kind);
-        // The salt of the day is agreed with the store.
+        // This flush agrees on the daily salt.
         counters.flush().await.expect("the store is there");
         self.site.use_layer(layer);
         let begun = Timestamp::now();
@@ -335,7 +336,8 @@ impl Stack {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is right");
         let logs = Logs { of_the_site: self.site.take_log(), of_nginx: of_nginx() };
         self.read += logs.of_nginx.len();
-        // The clock of the timer tick is never ahead of the other.
+        // `SystemTime` is never behind the coarse clock used by the log, so the whole chunk is in the same
+        // second.
         if Timestamp::from_unix(now.as_secs()) != begun {
             return None;
         }
@@ -343,7 +345,7 @@ impl Stack {
         Some(logs)
     }
 
-    /// Lets all requests be served, in parts that fit into a second, and returns the logs of each kind of layer.
+    /// Serves all requests in chunks that fit into a second, and returns the logs by layer.
     async fn serve_all(&mut self, requests: &[Asked]) -> Vec<Logs> {
         let mut logs = vec![Logs::default(); layers(&self.process()).len()];
         let (mut size, mut at, mut parts) = (512, 0, 0);
@@ -354,7 +356,7 @@ impl Stack {
                 size = size / 2 + 1;
                 continue;
             };
-            // As many as are most often ready before a second ends, on this machine.
+            // Adapts the chunk size to the speed of the machine.
             size += size / 4 + 1;
             logs[kind].of_the_site.extend(more.of_the_site);
             logs[kind].of_nginx.extend(more.of_nginx);
@@ -363,8 +365,8 @@ impl Stack {
         logs
     }
 
-    /// Counts a log of each kind under a namespace that has the salts of the served one; returns the number of
-    /// malformed lines.
+    /// Imports the log of each layer into a namespace with the salts of the served namespace, and returns the
+    /// number of malformed lines.
     async fn import<'a>(
         &self,
         namespace: &str,
@@ -409,7 +411,7 @@ async fn what_a_server_counts_and_what_its_logs_count_are_equal_keys_and_values(
     for log in ["site:", "nginx:"] {
         assert_same(&served, &contents(&stack.redis, log));
     }
-    // They show something.
+    // To make sure that the comparison is not trivial.
     let Some((_, Content::Pairs(totals))) = served.get("total") else {
         panic!("no totals: {:?}", served.keys())
     };

@@ -1,4 +1,4 @@
-//! Facets of a request by how it ended.
+//! Facets of the request outcome.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{BOT, BROWSER, counted};
 
-/// What a request is told to end in.
+/// How a request should end.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Status(StatusCode),
@@ -35,7 +35,7 @@ fn layer(counters: &Counters) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).facets([Facet::Status, Facet::Method, Facet::Agent])
 }
 
-/// One request through a service of its own, which ends as it is told.
+/// Sends a request to a service that ends it like this.
 fn visit(layer: &AccessCounterLayer, method: Method, agent: &str, end: End) {
     let inner = service_fn(move |_: Request<()>| async move {
         match end {
@@ -153,7 +153,7 @@ async fn a_stream_is_counted_at_its_head_and_not_when_it_ends() {
     assert_eq!(counted(&mut counters).await["hits"], 1);
 }
 
-/// A body that never has a next part.
+/// A body that is always pending.
 struct Endless;
 
 impl axum::body::HttpBody for Endless {

@@ -1,4 +1,4 @@
-//! Requests through the layer: each is counted, whatever becomes of it.
+//! Requests through the layer: all are counted, regardless of the outcome.
 
 use std::convert::Infallible;
 use std::future::{pending, ready};
@@ -220,9 +220,9 @@ async fn a_template_begins_with_the_prefix_of_a_nested_router() {
 async fn one_service_under_several_routes_counts_each_under_its_own_template() {
     let mut counters = counters();
     let below = Router::new().route("/{id}", get(async || "an article")).layer(layer(&counters));
-    // Now, and not for each request anew.
+    // This builds the routes in advance, instead of for each request.
     let below: Router = below.with_state(());
-    // Their templates are of one length, and written anew for each request in the place of the one before.
+    // The templates have equal length, and axum may reuse the same memory for them.
     let site = Router::new().nest_service("/news", below.clone()).nest_service("/blog", below);
     for n in 0..20 {
         for section in ["news", "blog", "blog"] {
@@ -254,11 +254,11 @@ async fn what_stands_beside_the_layer_is_not_counted() {
 async fn a_visitor_is_an_address_with_a_user_agent() {
     let visits = [
         ("192.0.2.1:1000", BROWSER, 1),
-        ("192.0.2.1:2000", BROWSER, 1), // another connection
-        ("192.0.2.2:1000", BROWSER, 2), // another address
-        ("192.0.2.1:1000", "Lynx", 3),  // another agent
+        ("192.0.2.1:2000", BROWSER, 1), // different port
+        ("192.0.2.2:1000", BROWSER, 2), // different address
+        ("192.0.2.1:1000", "Lynx", 3), // different agent
         ("[2001:db8::1]:1000", "Lynx", 4),
-        ("[2001:db8::2]:1000", "Lynx", 4), // the same network
+        ("[2001:db8::2]:1000", "Lynx", 4), // same network
     ];
     let connect_info: Peer = |extensions, peer| extensions.insert(ConnectInfo(peer)).is_none();
     let plain: Peer = |extensions, peer| extensions.insert(peer).is_none();
@@ -341,7 +341,7 @@ async fn the_ledger_balances_after_every_outcome() {
     drop(given_up);
     drop(endless.call(Request::new(())));
 
-    // Seven requests, three of which a route matched.
+    // Seven requests, and three of them match a route.
     check_ledger(&recorder.ledger(), 7, 10, 0);
     counters.flush().await.expect("memory takes all");
     check_ledger(&recorder.ledger(), 7, 10, 10);
@@ -351,15 +351,15 @@ async fn the_ledger_balances_after_every_outcome() {
 type Answer = Result<Response<()>, Infallible>;
 type Peer = fn(&mut Extensions, SocketAddr) -> bool;
 
-/// An error of a service that is not axum's.
+/// A custom error type.
 #[derive(Debug, PartialEq)]
 struct Failure(&'static str);
 
-/// A body that is not axum's.
+/// A custom body type.
 #[derive(Debug, PartialEq)]
 struct Length(usize);
 
-/// A service that is ready at the second question, for one call; its clones are not.
+/// A service that is ready on the second poll, for a single call. Clones must be polled again.
 struct Gate {
     ready: bool,
 }
@@ -389,7 +389,7 @@ impl Service<Request<()>> for Gate {
     }
 }
 
-/// A service that never becomes ready.
+/// A service that always fails in `poll_ready`.
 struct Closed;
 
 impl Service<Request<()>> for Closed {
@@ -428,7 +428,7 @@ fn behind_a_proxy(counters: &Counters) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
 }
 
-/// With a key of its own choice, so that no two of the visitors here ever share a register.
+/// Creates a layer with a fixed key, so that the visitors in these tests don't share a sketch register.
 fn layer_of(recorder: Recorder) -> AccessCounterLayer {
     let identity = Identity::default().key(VisitorKey::new([7; 16]));
     AccessCounterLayer::new(recorder).identity(identity).expect("an address under a key")
@@ -467,7 +467,7 @@ fn observed(recorder: &Recorder) -> u64 {
     recorder.ledger().requests.observed
 }
 
-/// Flushes, and compares all the counters that there are.
+/// Flushes, and compares all counters with the expected totals.
 async fn check(counters: &mut Counters, expected: &[(&str, u64)]) {
     let counted = counted(counters).await;
     let counted: Vec<_> = counted.iter().map(|(counter, total)| (counter.as_str(), *total)).collect();
@@ -482,7 +482,7 @@ fn check_ledger(ledger: &Ledger, requests: u64, hits: u64, applied: u64) {
     assert_eq!((ledger.hits.applied, ledger.hits.pending), (applied, hits - applied));
 }
 
-/// Flushes, and estimates the visitors of everything.
+/// Flushes, and estimates the visitors of `hits`.
 async fn visitors(counters: &mut Counters) -> u64 {
     counters.flush().await.expect("memory takes all");
     uniques(counters, "hits").await
@@ -493,7 +493,7 @@ async fn uniques(counters: &Counters, counter: &str) -> u64 {
     uniques.expect("memory can be read").visitors
 }
 
-/// Today, and yesterday if it is midnight.
+/// Today, and also yesterday in case the test runs at midnight.
 fn recently() -> std::ops::Range<Timestamp> {
     Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1)
 }

@@ -1,4 +1,4 @@
-//! Rules through the layer: what a request is counted under, and that `explain` tells the same.
+//! Rules in the layer: the counters of a request, and the matching output of `explain`.
 
 use std::convert::Infallible;
 use std::future::ready;

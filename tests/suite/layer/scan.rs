@@ -1,4 +1,4 @@
-//! Requests of scanners: paths that do not exist, and bytes that no browser would send.
+//! Scanner requests: paths that don't exist, and bytes that browsers don't send.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use crate::support::{counted, name, precision};
 
-/// How much the process may grow.
+/// Maximum growth of the process, in KiB.
 const SOME_KIB: u64 = 8 * 1024;
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat()
     counters.flush().await.expect("memory takes all");
     let grown = resident_kib().saturating_sub(before);
 
-    // As many as are allowed by default, and the one of all others.
+    // The default limit, and `(other)`.
     assert_eq!((known, counters_known(&counters).await), (2001, 2001));
     assert_eq!(total(&counters, "(other)").await, 1_008_000);
     let ledger = recorder.ledger();
@@ -200,7 +200,7 @@ fn any_identity() -> impl Strategy<Value = Identity> {
     })
 }
 
-/// As many rules, of those that are made up, as can stand together.
+/// Generates random rules, and drops those that conflict with earlier rules.
 fn any_rules() -> impl Strategy<Value = RulesBuilder> {
     let like_a_path = "(/(a|b|\\{x\\}|\\{y\\}|a\\{z\\}|%61|\\.\\.|c;d|é|\\{\\*r\\}|\\*)?){0,4}";
     let pattern =
@@ -227,7 +227,7 @@ fn any_rules() -> impl Strategy<Value = RulesBuilder> {
     })
 }
 
-/// Tells with each answer which template matched.
+/// Returns the matched template in the response.
 async fn matched(request: Request<Body>) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     if let Some(template) = request.extensions().get::<MatchedPath>() {
@@ -246,7 +246,7 @@ fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-/// Asks for a path of its own each time, and flushes now and then as a server would.
+/// Requests a new path for each number, and flushes now and then like a server.
 async fn scan(counters: &mut Counters, site: &Router, paths: std::ops::Range<u32>) {
     for n in paths {
         let request = Request::get(format!("/{n:x}/wp-login.php")).body(Body::empty()).expect("a path");
@@ -258,8 +258,8 @@ async fn scan(counters: &mut Counters, site: &Router, paths: std::ops::Range<u32
     }
 }
 
-/// Whether this is the process that has nothing else to do than this test: memory is measured of a
-/// whole process. If it is not, it starts that one, and sees that the test succeeds there.
+/// Returns whether this process runs only this test. We need this because memory can only be measured for a
+/// process as a whole. Otherwise this starts such a process, and checks that the test passes.
 fn alone(test: &str) -> bool {
     const MARK: &str = "COUNTER_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {
@@ -274,7 +274,7 @@ fn alone(test: &str) -> bool {
     false
 }
 
-/// The memory of this process that is not swapped out; 0 where it is not known.
+/// Returns the resident memory of this process, or 0 if it is unknown.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

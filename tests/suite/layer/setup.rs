@@ -1,4 +1,4 @@
-//! Setups that would count something wrong without an error: each is said once, and what mends it.
+//! Setups that would silently produce wrong counts: they should be reported once, with a fix.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -27,7 +27,7 @@ fn layer(counters: &Counters) -> AccessCounterLayer {
 }
 
 fn by(counters: &Counters, identity: impl Into<Identity>) -> AccessCounterLayer {
-    // The ids of a key are the same in each run, and so are their registers.
+    // With a fixed key, visitor ids are the same in all runs, and so are the sketch registers.
     layer(counters).identity(identity.into().key(VisitorKey::new([7; 16]))).expect("it needs no salt")
 }
 
@@ -46,7 +46,7 @@ async fn visitors(counters: &mut Counters) -> u64 {
     uniques.expect("memory can be read").visitors
 }
 
-/// A request of a person from the last of these addresses, forwarded by a proxy for the others.
+/// Creates a browser request from the last address, with the other addresses in `X-Forwarded-For`.
 fn from(addresses: &[&str]) -> Request<()> {
     let (peer, forwarded) = addresses.split_last().expect("a peer");
     let mut request = Request::get("/").header(USER_AGENT, BROWSER);
@@ -57,7 +57,7 @@ fn from(addresses: &[&str]) -> Request<()> {
     request.extension(SocketAddr::new(peer, 1000)).body(()).expect("a request")
 }
 
-/// Sends a request through the layer; returns the cookie that the response sets.
+/// Sends a request through the layer, and returns the cookie set by the response.
 async fn visit(layer: &AccessCounterLayer, request: Request<()>) -> Option<String> {
     let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
     let response = layer.layer(inner).oneshot(request).await.expect("it answers");
@@ -147,7 +147,7 @@ async fn a_closure_that_names_a_counter_of_the_layer_loses_no_count_and_is_logge
     }
     let expected = [("(other)".to_owned(), 5), ("hits".to_owned(), 6)];
     assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), expected);
-    // Once for each layer.
+    // Once per layer.
     assert_eq!(
         log.text().matches("named a counter that the layer feeds itself").count(),
         2,
@@ -309,7 +309,7 @@ fn watching_allocates_nothing() {
         let requests = (0..n).map(|_| from(&["192.0.2.7", "10.0.0.1"])).collect();
         crate::support::allocations(&mut service, requests)
     };
-    // The hints are raised here, which takes a list of them.
+    // This raises the hints, which allocates a list for them.
     run(2000);
     assert_eq!(hints(&counters).len(), 3);
     assert_eq!(crate::support::fewest(|| run(500)), 0);

@@ -1,7 +1,7 @@
-//! The layer on real servers, and among the layers of other crates.
+//! The layer on real servers, and combined with layers of other crates.
 //!
-//! What a request is counted as is what is seen at the layer's own place: a layer further in has
-//! answered already, and what a layer further out answers by itself is not seen at all.
+//! The layer counts a request as seen at this position in the stack: inner layers have already responded, and
+//! responses that are created by outer layers aren't visible.
 
 mod grpc;
 
@@ -36,7 +36,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::support::counted;
 
-/// How long anything may take.
+/// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn head_counts_where_get_does_and_options_where_its_route_is() {
     assert_eq!(client.ask(Method::HEAD, "/articles/7", &[]).await, StatusCode::OK);
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:HEAD", 1), ("status:2xx", 1)];
     check(&mut counters, 1, &expected).await;
-    // Without CORS there is nobody who answers it.
+    // There is no handler for OPTIONS if CORS is not enabled.
     assert_eq!(client.ask(Method::OPTIONS, "/articles/7", &[]).await, StatusCode::METHOD_NOT_ALLOWED);
     let expected = [
         ("/articles/{id}", 2),
@@ -114,7 +114,7 @@ async fn a_preflight_is_counted_with_cors_further_in_and_not_with_cors_further_o
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:OPTIONS", 1), ("status:2xx", 1)];
     check(&mut outside, 1, &expected).await;
     check(&mut inside, 0, &[]).await;
-    // What follows it is a request like any other.
+    // The actual request after the preflight is counted as usual.
     assert_eq!(client.ask(Method::GET, "/articles/7", &preflight[..1]).await, StatusCode::OK);
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:GET", 1), ("status:2xx", 1)];
     check(&mut inside, 1, &expected).await;
@@ -189,7 +189,7 @@ async fn a_handler_that_panics_on_a_server_is_counted_once_as_failed() {
     let mut client = TcpStream::connect(serve(site).await).await.expect("a server");
     client.write_all(b"GET /panic HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it is sent");
     let mut answer = Vec::new();
-    // The connection ends without an answer.
+    // The server closes the connection, with no response.
     let end = timeout(LIMIT, client.read_to_end(&mut answer)).await.expect("an end");
     assert!(end.is_err() || answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     let once = [("/panic", 1), ("hits", 1), ("method:GET", 1), ("status:failed", 1)];
@@ -246,7 +246,7 @@ async fn a_layer_that_only_looks_on_changes_nothing_on_either_side() {
     check(&mut inside, 2, &expected).await;
 }
 
-/// A connection to a server, for one request after the other.
+/// A client connection, for sequential requests.
 #[derive(Clone)]
 enum Client {
     Http1(Arc<tokio::sync::Mutex<http1::SendRequest<Full<Bytes>>>>),
@@ -261,7 +261,7 @@ impl Client {
         Self::Http1(Arc::new(tokio::sync::Mutex::new(client)))
     }
 
-    /// Without TLS, and without asking first: with prior knowledge.
+    /// Connects with no TLS and no negotiation (prior knowledge).
     async fn http2(server: SocketAddr) -> Self {
         let socket = TokioIo::new(TcpStream::connect(server).await.expect("a server"));
         let (client, connection) =
@@ -270,7 +270,7 @@ impl Client {
         Self::Http2(client)
     }
 
-    /// Asks on this connection, and reads the answer to its end.
+    /// Sends a request, and reads the response to the end.
     async fn ask(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> StatusCode {
         let mut request = Request::builder().method(method);
         for (name, value) in headers {
@@ -320,7 +320,7 @@ async fn panicking() {
     panic!("the handler's own panic");
 }
 
-/// Changes to a protocol in which everything comes back.
+/// Upgrades to a protocol that echoes all bytes.
 async fn echo(mut request: Request<Body>) -> Response<Body> {
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -333,7 +333,7 @@ async fn echo(mut request: Request<Body>) -> Response<Body> {
     head.body(Body::empty()).expect("a response")
 }
 
-/// With axum's own server, which lives as long as the test.
+/// Serves with axum's server, until the end of the test.
 async fn serve(site: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it is bound");
@@ -341,7 +341,7 @@ async fn serve(site: Router) -> SocketAddr {
     address
 }
 
-/// Without a framework, over either version of HTTP.
+/// Serves without a framework, via HTTP/1 or HTTP/2.
 async fn serve_plain<S>(service: S) -> SocketAddr
 where
     S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
@@ -362,7 +362,7 @@ where
     address
 }
 
-/// With a page that is never answered, and how often it was asked for.
+/// Serves a page that does not respond, and returns the number of requests to it.
 async fn serve_endless(counters: &Counters) -> (SocketAddr, Arc<AtomicU64>) {
     let begun = Arc::new(AtomicU64::new(0));
     let begin = Arc::clone(&begun);

@@ -1,4 +1,4 @@
-//! The rules of notes that every store keeps, whichever processes write at once.
+//! The contract of notes on all stores, with concurrent writers.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,8 @@ async fn notes_are_listed_by_their_instants_and_removed_once(store: impl Documen
 
 async fn several_writers_at_once_lose_none_and_double_none(store: impl DocumentStore) {
     let notes = Notes::new(store);
-    // Each writer has notes of its own, and all of them make one that they share, and remove another.
+    // Writers add notes with different ids. In addition, all of them try to add the same note, and to remove
+    // the same note.
     notes.add(&note(0, "removed")).await.expect("it is added");
     let writers = (0..6).map(async |writer| {
         let notes = notes.clone();

@@ -1,4 +1,4 @@
-//! Law 1 on a cluster: while slots move, nodes stop, and several instances write.
+//! Law 1 on a cluster, during slot migrations and node failures, with concurrent instances.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ use crate::support::{count_at, name, precision};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// As many as there are shards, so that each shard has some.
+/// This should be enough to have pages in each shard.
 const PAGES: usize = 40;
 
 async fn store(cluster: &RedisCluster) -> RedisStore {
@@ -42,7 +42,7 @@ async fn total(stats: &Stats, counter: &str, width: Precision) -> u64 {
     stats.total(&name(counter), width, range).await.expect("readable")
 }
 
-/// Hits that go on until they are told to stop, and how many there were of each page.
+/// A task that records hits until it is stopped, and then returns the number of hits by page.
 struct Writing {
     done: Arc<AtomicBool>,
     writer: tokio::task::JoinHandle<BTreeMap<String, u64>>,
@@ -77,7 +77,7 @@ impl Writing {
     }
 }
 
-/// Counters that flush in the background until they are told to stop.
+/// Counters that flush in the background until this is stopped.
 struct Running {
     recorder: Recorder,
     stats: Stats,
@@ -159,7 +159,7 @@ async fn totals_are_exact_while_a_slot_moves_key_by_key() {
     let running = Running::begin(over(store(&cluster).await));
     let writing = Writing::begin(running.recorder.clone());
     let shards = Shards::try_from(16).expect("a good number");
-    // The slot of `hits` goes round all nodes, each time held half-way for a while.
+    // Moves the slot of `hits` through all nodes, pausing in the middle of each migration.
     let tag = format!("{{access:{}}}", shards.of("hits"));
     let slot = cluster.slot_of(format!("{tag}known:"));
     for _ in 0..3 {
@@ -239,7 +239,7 @@ async fn several_instances_on_a_cluster_add_up() {
 
 #[tokio::test]
 async fn calls_that_wait_for_a_cluster_that_does_not_answer_wait_together() {
-    // It accepts, and that is all.
+    // This accepts connections but never replies.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("redis-cluster://{}", silent.local_addr().expect("it is bound"));
     let store = RedisStore::builder().connect(&url).await.expect("an address");
@@ -250,6 +250,6 @@ async fn calls_that_wait_for_a_cluster_that_does_not_answer_wait_together() {
         calls.spawn(async move { store.lifetimes(&[name("a")]).await });
     }
     assert!(calls.join_all().await.iter().all(Result::is_err));
-    // One after the other they would take more than a second each.
+    // If the calls ran sequentially, each call would take more than a second.
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }

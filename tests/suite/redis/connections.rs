@@ -1,4 +1,4 @@
-//! The ways to a server that people have.
+//! Tests for the ways to connect to a server.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::support::{count_at, name, precision};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
+/// The guide page. We run the `ACL SETUSER` line exactly as it is printed there.
 pub(crate) const PAGE: &str = include_str!("../../../counter-core/src/guide/redis.rs");
 
-/// Counts, cleans and reads with this store, and sees that nothing was refused.
+/// Counts, cleans and reads via this store, and checks that nothing is rejected.
 async fn assert_it_counts(store: RedisStore) {
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
     until("the store is connected", LIMIT, there).await;
@@ -57,7 +57,7 @@ async fn assert_it_counts(store: RedisStore) {
     assert!(store.replace("a", 0, b"content").await.expect("it takes documents").is_some());
 }
 
-/// The words of the first line of a page of the guide that begins like this.
+/// Returns the words of the first line of a guide page that starts with this text.
 pub(crate) fn line_of_the_guide(page: &str, beginning: &str) -> Vec<String> {
     let lines = page.lines().map(|line| line.trim_start_matches("//!").trim());
     let line = lines.into_iter().find(|line| line.starts_with(beginning)).expect("the guide has it");
@@ -98,7 +98,8 @@ async fn a_socket_is_an_address() {
     assert_it_counts(store).await;
 }
 
-/// As the guide shows it: an authority of one's own, and perhaps a certificate of the client's.
+/// Builds a TLS configuration like the guide: with a private authority, and optionally with a client
+/// certificate.
 fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_file_iter(certificates.authority()).expect("a file") {
@@ -199,7 +200,7 @@ async fn a_policy_of_eviction_that_breaks_a_promise_is_told() {
         let warnings = facts.warnings();
         assert!(matches!(&warnings[..], [warning] if warning.contains(policy)), "{facts:?}");
     }
-    // As much memory as there is: nothing is evicted.
+    // Without a memory limit, the server does not evict anything.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(store.server().await.expect("it answers").warnings().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Law 1 through failovers: Redis replicates asynchronously and loses what it acknowledged.
+//! Law 1 during failovers: Redis replication is asynchronous and can lose acknowledged writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ async fn total(stats: &Stats) -> Option<u64> {
     stats.total(&name("hits"), precision(86_400), range).await.ok()
 }
 
-/// Writes all the time while `fail` is done to the servers, and compares in the end.
+/// Writes continuously while `fail` is applied to the servers, and then compares the totals.
 async fn stays_exact_through(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
     let mut servers = RedisSentinel::start();
     let store = store(&servers.url()).await;

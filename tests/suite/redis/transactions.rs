@@ -1,4 +1,4 @@
-//! Servers that refuse scripts, and connections of which a transaction needs one to itself.
+//! Tests for servers that reject scripts, and for the connections reserved by transactions.
 
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
@@ -83,7 +83,7 @@ async fn where_multi_is_refused_as_well_nothing_is_applied_and_the_error_says_so
     assert!(store.server().await.expect("it answers").transactions);
 }
 
-/// Polls a call so many times at most, and gives it up if it has not ended then.
+/// Polls a call up to this number of times, and drops it if it is still pending.
 async fn given_up_after(polls: u32, call: impl Future) {
     let (mut call, mut left) = (pin!(call), polls);
     let some = poll_fn(|context| {
@@ -104,11 +104,11 @@ async fn calls_that_are_given_up_leave_no_connection_behind() {
     let app = Dimensions::new().text("app", "a");
     let before = number(&server, "stats", "total_connections_received");
     for n in 0..3000 {
-        // After the first answer, or the second, …
+        // Dropped after the first reply, the second, …
         given_up_after(1 + n % 12, window.try_acquire(&app, 1_000_000, one())).await;
         given_up_after(1 + n % 7, window.increment(&app, one())).await;
     }
-    // Each reading makes a connection of its own.
+    // Reading these statistics also needs a connection.
     let made = number(&server, "stats", "total_connections_received") - before;
     assert!(made <= 20, "{made} connections were made");
     assert!(number(&server, "clients", "connected_clients") <= 5);
@@ -122,7 +122,7 @@ async fn a_connection_that_is_given_up_while_it_is_made_is_not_left_behind() {
     let store = store(&proxy.url()).await;
     let window = hours(store.clone());
     let app = Dimensions::new().text("app", "a");
-    // What greets a new connection takes its time.
+    // The handshake of a new connection takes a while.
     proxy.delay_replies(Duration::from_millis(20));
     for n in 0..200 {
         drop(tokio::time::timeout(Duration::from_millis(n % 40), window.increment(&app, one())).await);
@@ -163,7 +163,7 @@ async fn transactions_that_wait_for_one_that_hangs_end_with_it() {
         calls.spawn(async move { window.try_acquire(&app, 9, one()).await });
     }
     assert!(calls.join_all().await.iter().all(Result::is_err));
-    // One after the other they would take two minutes at least.
+    // If the calls ran sequentially, this would take at least two minutes.
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
@@ -174,7 +174,7 @@ async fn a_connection_that_hangs_is_made_anew_though_all_that_meet_it_go_away() 
     let window = hours(store(&proxy.url()).await);
     let app = Dimensions::new().text("app", "a");
     window.increment(&app, one()).await.expect("counted");
-    // Neither end hears of it, and new connections work.
+    // Both ends don't notice this, but new connections work.
     proxy.forget();
     let counted = async || {
         let patience = Duration::from_millis(500);

@@ -1,8 +1,8 @@
-//! Imports inside of a package: they name the module that defines the item, or the folder that it belongs to.
+//! Imports within a package, which should name the module that defines the item or the folder that contains it.
 
 use super::tree::{Tree, Use, sample};
 
-/// The roots of all packages that have more than one module.
+/// Roots of all packages with more than one module.
 const ROOTS: [&str; 8] = [
     "counter-core/src/lib.rs",
     "counter-core/alert/src/lib.rs",
@@ -14,22 +14,22 @@ const ROOTS: [&str; 8] = [
     "example-app/src/main.rs",
 ];
 
-/// Returns whether a path goes through an import of a module around the one that uses it, such as a re-export of the root
-/// of the crate, or through a re-export of what lies outside of the re-exporting folder.
+/// Returns whether a path goes through an import of an enclosing module, e.g. a re-export at the crate root, or through
+/// a folder that re-exports an item from outside.
 ///
-/// A re-export that a folder makes of its own contents, and others use, is what the folder offers.
+/// A folder may re-export items that it contains: this is how it presents them to other folders.
 fn is_detour(used: &Use) -> bool {
     let Some(through) = &used.through else { return false };
-    let is_around = used.from.len() > through.len() && used.from.starts_with(through);
-    is_around || used.from != *through && !used.to.starts_with(through)
+    let is_enclosing = used.from.len() > through.len() && used.from.starts_with(through);
+    is_enclosing || used.from != *through && !used.to.starts_with(through)
 }
 
 fn detours(tree: &Tree) -> Vec<String> {
-    let told = |used: &Use| {
+    let describe = |used: &Use| {
         let (name, to) = (used.name.as_deref().unwrap_or("a module"), used.to.join("::"));
-        format!("{}: {name} is defined in {to}", used.place)
+        format!("{}: {name} is defined in {to}", used.location)
     };
-    tree.uses().iter().filter(|used| is_detour(used)).map(told).collect()
+    tree.uses().iter().filter(|used| is_detour(used)).map(describe).collect()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn imports_name_the_module_or_the_folder_that_defines_the_item() {
 }
 
 #[test]
-fn an_import_through_a_re_export_around_it_is_found() {
+fn an_import_through_an_enclosing_re_export_is_found() {
     for source in [
         "pub use a::A; mod a {} mod b { use crate::A; }",
         "pub use a::A; mod a {} mod b { mod deep { use super::super::A; } }",

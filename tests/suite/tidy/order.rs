@@ -1,14 +1,14 @@
-//! The order of modules: ground floor first, and families side by side.
+//! The order of modules: bottom-up, and families that do not depend on each other.
 
 use super::tree::{Tree, Use, sample};
 
-/// The families of counts, each a folder of the core.
+/// Families of counters. Each is a folder of the core.
 const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "document"];
 
-/// The modules that know all families: the stores, the guide, and what other packages of the workspace use.
+/// Modules that may use all families: the stores, the guide, and the parts used by other packages of the workspace.
 const ABOVE: [&str; 3] = ["stores", "guide", "internal"];
 
-/// The names that a family may take from another: whose, from whom, and which.
+/// Items that a family may use from another: user, owner and name.
 const SHARED: [(&str, &str, &str); 6] = [
     ("visits", "document", "change_document"),
     ("visits", "document", "Document"),
@@ -22,28 +22,28 @@ const SHARED: [(&str, &str, &str); 6] = [
 fn goes_up(tree: &Tree, used: &Use) -> bool {
     let common = used.from.iter().zip(&used.to).take_while(|(from, to)| from == to).count();
     let (Some(from), Some(to)) = (used.from.get(common), used.to.get(common)) else {
-        // The one lies inside of the other.
+        // One module contains the other.
         return false;
     };
     let children = &tree.modules[&used.from[..common]].children;
-    let place = |name| children.iter().position(|child| child == name);
-    place(to) > place(from)
+    let position = |name| children.iter().position(|child| child == name);
+    position(to) > position(from)
 }
 
-/// Whether a family, or what lies below all of them, names a family that is not its own.
+/// Returns whether a family, or a module below all families, uses another family.
 fn crosses(used: &Use) -> bool {
     let (Some(from), Some(to)) = (used.from.first(), used.to.first()) else { return false };
     from != to && FAMILIES.contains(&&**to) && !ABOVE.contains(&&**from) && !is_listed(&SHARED, used)
 }
 
-/// Whether a name and the families that it goes between stand in a table.
+/// Returns whether a table lists this item with its user and owner.
 fn is_listed(table: &[(&str, &str, &str)], used: &Use) -> bool {
     let Some(name) = used.name.as_deref() else { return false };
     table.contains(&(&used.from[0], &used.to[0], name))
 }
 
 #[test]
-fn no_module_uses_one_that_comes_after_it() {
+fn modules_use_only_modules_declared_before_them() {
     for package in [
         "counter-core",
         "counter-core/alert",
@@ -55,30 +55,30 @@ fn no_module_uses_one_that_comes_after_it() {
         let tree = Tree::of(&format!("{package}/src/lib.rs"));
         let uses = tree.uses();
         assert!(tree.modules.len() >= 6 && uses.len() >= 20, "{package}: {uses:?}");
-        let up: Vec<_> = uses.iter().filter(|used| goes_up(&tree, used)).map(told).collect();
+        let up: Vec<_> = uses.iter().filter(|used| goes_up(&tree, used)).map(describe).collect();
         assert!(up.is_empty(), "{package}: {up:#?}");
     }
 }
 
 #[test]
-fn families_do_not_name_each_other() {
+fn families_do_not_use_each_other() {
     let tree = Tree::of("counter-core/src/lib.rs");
     let modules = &tree.modules[&Vec::new()].children;
     assert!(
         FAMILIES.iter().chain(&ABOVE).all(|name| modules.iter().any(|module| module == name)),
         "{modules:?}"
     );
-    let crossing: Vec<_> = tree.uses().iter().filter(|used| crosses(used)).map(told).collect();
+    let crossing: Vec<_> = tree.uses().iter().filter(|used| crosses(used)).map(describe).collect();
     assert!(crossing.is_empty(), "{crossing:#?}");
 }
 
-fn told(used: &Use) -> String {
+fn describe(used: &Use) -> String {
     let name = used.name.as_deref().unwrap_or("all");
-    format!("{}: {} uses {name} of {}", used.place, used.from.join("::"), used.to.join("::"))
+    format!("{}: {} uses {name} of {}", used.location, used.from.join("::"), used.to.join("::"))
 }
 
 #[test]
-fn an_arrow_up_is_found_at_any_depth_and_through_re_exports() {
+fn an_upward_import_is_found_at_any_depth_and_through_re_exports() {
     let up = |source: &str| {
         let tree = sample(source);
         tree.uses().iter().filter(|used| goes_up(&tree, used)).count()
@@ -109,7 +109,7 @@ fn an_arrow_up_is_found_at_any_depth_and_through_re_exports() {
 }
 
 #[test]
-fn a_family_that_names_another_is_found_whoever_re_exports_the_name() {
+fn a_family_that_uses_another_is_found_through_re_exports() {
     let crossing = |source: &str| sample(source).uses().iter().filter(|used| crosses(used)).count();
     for source in [
         "mod visits {} mod window { use crate::visits::Sample; }",

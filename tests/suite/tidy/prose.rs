@@ -1,11 +1,11 @@
-//! The summary of every public item and every module, which stands alone in an index.
+//! Summaries of public items and modules, which must make sense in an index.
 
 use proc_macro2::TokenTree;
 use syn::{Attribute, Expr, ExprLit, Fields, ImplItem, Item, Lit, Meta, TraitItem, Visibility};
 
 use super::tree::{Tree, attributes, sample};
 
-/// The packages whose summaries are held to it, by the roots of their modules.
+/// Roots of the checked packages.
 const ENFORCED: [&str; 10] = [
     "counter-core/src/lib.rs",
     "counter-core/alert/src/lib.rs",
@@ -19,7 +19,7 @@ const ENFORCED: [&str; 10] = [
     "example-app/src/main.rs",
 ];
 
-/// The words that begin a summary without a head.
+/// First words of a summary that refers to something outside of it.
 const HEADLESS: [&str; 40] = [
     "that", "those", "this", "these", "it", "its", "they", "what", "which", "who", "whom", "whose",
     "whether", "where", "when", "why", "how", "of", "by", "as", "for", "if", "in", "on", "at", "to", "with",
@@ -27,7 +27,7 @@ const HEADLESS: [&str; 40] = [
     "then",
 ];
 
-/// Whether a summary leans on what stands before it, which in an index is another item.
+/// Returns whether a summary refers to preceding text, which in an index belongs to another item.
 fn is_headless(summary: &str) -> bool {
     let start =
         summary.trim_start_matches(|c: char| c.is_whitespace() || "*_\"'(".contains(c)).to_lowercase();
@@ -35,7 +35,7 @@ fn is_headless(summary: &str) -> bool {
     HEADLESS.contains(&first) || start.starts_with("the same")
 }
 
-/// Adds the first line of docs, if there are any, with the line where it stands.
+/// Adds the first line of the docs, if any, with the line number.
 fn summarize(attributes: &[Attribute], found: &mut Vec<(usize, String)>) {
     let hidden = attributes.iter().any(|attribute| {
         matches!(&attribute.meta, Meta::List(list)
@@ -68,7 +68,7 @@ fn summarize_fields(fields: &Fields, of_variant: bool, found: &mut Vec<(usize, S
     }
 }
 
-/// Adds the summaries of an item and of what is public inside of it.
+/// Adds the summaries of an item and of the public items it contains.
 fn summarize_item(item: &Item, found: &mut Vec<(usize, String)>) {
     let public = match item {
         Item::Const(item) => is_public(&item.vis),
@@ -122,7 +122,7 @@ fn summarize_item(item: &Item, found: &mut Vec<(usize, String)>) {
     }
 }
 
-/// Adds the summaries of the public items that a macro writes.
+/// Adds the summaries of public items defined in a macro.
 fn summarize_macro(tokens: &[TokenTree], found: &mut Vec<(usize, String)>) {
     let mut docs = Vec::new();
     let mut rest = tokens;
@@ -155,7 +155,7 @@ fn summarize_macro(tokens: &[TokenTree], found: &mut Vec<(usize, String)>) {
     }
 }
 
-/// The summaries of a package that do not stand alone, with file and line.
+/// Returns the summaries of a package that do not make sense in an index, with file and line.
 fn offenders(tree: &Tree) -> Vec<String> {
     let mut offenders = Vec::new();
     for module in tree.modules.values() {
@@ -169,13 +169,13 @@ fn offenders(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn every_public_summary_stands_alone() {
+fn public_summaries_make_sense_in_an_index() {
     let all: Vec<_> = ENFORCED.iter().flat_map(|root| offenders(&Tree::of(root))).collect();
     assert!(all.is_empty(), "{all:#?}");
 }
 
 #[test]
-fn a_summary_without_a_head_is_found_on_whatever_is_public() {
+fn a_summary_without_a_head_is_found_on_any_public_item() {
     for source in [
         "//! What it is.",
         "/// Those that wait.\npub struct S;",

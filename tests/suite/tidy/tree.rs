@@ -1,42 +1,33 @@
 //! The modules of a package as its files declare them, without their tests.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, ImplItem, Item, ItemUse, Meta, UseTree};
 
-/// The root of the workspace.
-pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use super::files::text;
 
-/// The text of a file, by its path in the workspace.
-pub(super) fn text(file: &str) -> String {
-    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-/// A module's names from the root of its package, which has none.
+/// Path of a module from the package root, which has an empty path.
 pub(super) type ModulePath = Vec<String>;
 
-/// One module, in a file or inside of one.
+/// A module, in a separate file or inline.
 pub(super) struct Module {
-    /// The path of its file in the workspace.
+    /// Path of the file in the workspace.
     pub(super) file: String,
-    /// The attributes inside of it, its docs among them.
+    /// Inner attributes, including docs.
     pub(super) attributes: Vec<Attribute>,
-    /// Its items, without tests, and without the contents of its modules.
+    /// Items, without tests and without the contents of child modules.
     pub(super) items: Vec<Item>,
-    /// The modules that it declares, in reading order.
+    /// Child modules, in the order of their declarations.
     pub(super) children: Vec<String>,
-    /// The names that it imports, as the paths that it imports them by.
+    /// Imported names, with the paths used to import them.
     imports: BTreeMap<String, Vec<String>>,
 }
 
 impl Module {
-    /// All its tokens, without those of its modules.
+    /// Returns all tokens, without those of child modules.
     pub(super) fn tokens(&self) -> Vec<TokenTree> {
         let mut tokens = TokenStream::new();
         for item in &self.items {
@@ -46,25 +37,25 @@ impl Module {
     }
 }
 
-/// A package's modules by their paths.
+/// Modules of a package, by path.
 pub(super) struct Tree {
     pub(super) modules: BTreeMap<ModulePath, Module>,
 }
 
-/// A path that a module uses, resolved to the module where it ends.
+/// A path used by a module, resolved to the module that contains the item.
 #[derive(Debug)]
 pub(super) struct Use {
     pub(super) from: ModulePath,
     pub(super) to: ModulePath,
-    /// The name behind the module, if there is one.
+    /// Name of the item in that module, if the path does not name the module.
     pub(super) name: Option<String>,
-    /// The first module whose imports the path goes through, if it goes through any.
+    /// First module with an import that the path goes through, if any.
     pub(super) through: Option<ModulePath>,
     /// File and line of the use.
-    pub(super) place: String,
+    pub(super) location: String,
 }
 
-/// The fields of a [`Use`] that follow from its path.
+/// Fields of a [`Use`] that depend on the path only.
 struct Resolved {
     to: ModulePath,
     name: Option<String>,
@@ -72,10 +63,10 @@ struct Resolved {
 }
 
 impl Tree {
-    /// The modules that are reached from a root such as `counter-core/src/lib.rs`.
+    /// Reads all modules reachable from a root such as `counter-core/src/lib.rs`.
     pub(super) fn of(file: &str) -> Self {
         let mut tree = Self { modules: BTreeMap::new() };
-        let folder = Path::new(file).parent().expect("a file lies in a folder");
+        let folder = Path::new(file).parent().expect("a parent folder");
         tree.read(Vec::new(), file, folder.to_str().expect("UTF-8"));
         tree
     }
@@ -85,7 +76,7 @@ impl Tree {
         self.add(path, file, folder, parsed.attrs, parsed.items);
     }
 
-    /// Adds a module, and the modules in it, whose files lie in `folder`.
+    /// Adds a module and its child modules, with files in `folder`.
     fn add(
         &mut self,
         path: ModulePath,
@@ -122,7 +113,7 @@ impl Tree {
         self.modules.insert(path, module);
     }
 
-    /// Every use of a path of this package, outside of tests.
+    /// Returns all uses of paths of this package outside of tests.
     pub(super) fn uses(&self) -> Vec<Use> {
         let mut uses = Vec::new();
         for (from, module) in &self.modules {
@@ -130,18 +121,18 @@ impl Tree {
             scan(&module.tokens(), &mut paths);
             for (path, line) in paths {
                 let Some(Resolved { to, name, mut through }) = self.resolve(from, &path, 0) else { continue };
-                // It has to work where the macro is used.
+                // This path must work in the module that calls the macro.
                 through.take_if(|_| path[0] == "$crate");
-                let place = format!("{}:{line}", module.file);
-                uses.push(Use { from: from.clone(), to, name, through, place });
+                let location = format!("{}:{line}", module.file);
+                uses.push(Use { from: from.clone(), to, name, through, location });
             }
         }
         uses
     }
 
-    /// Resolves a path that is written in the module `from`.
+    /// Resolves a path used in the module `from`.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Resolved> {
-        assert!(depth < 20, "{path:?} in {from:?} goes round in circles");
+        assert!(depth < 20, "{path:?} in {from:?} is circular");
         let mut at = from.to_vec();
         let mut rest = path;
         while let Some((first, others)) = rest.split_first() {
@@ -154,20 +145,20 @@ impl Tree {
             rest = others;
         }
         let relative = rest.len() == path.len();
-        for (place, name) in rest.iter().enumerate() {
+        for (index, name) in rest.iter().enumerate() {
             let inside = [&at[..], std::slice::from_ref(name)].concat();
             if self.modules.contains_key(&inside) {
                 at = inside;
                 continue;
             }
             return match self.modules[&at].imports.get(name) {
-                // A path that begins with a crate's name imports that crate's item.
+                // If a path starts with a crate name, the import refers to that crate.
                 Some(import) if import != path => {
-                    let import = [import, &rest[place + 1..]].concat();
+                    let import = [import, &rest[index + 1..]].concat();
                     let resolved = self.resolve(&at, &import, depth + 1)?;
                     Some(Resolved { through: Some(at), ..resolved })
                 }
-                _ if relative && place == 0 => None,
+                _ if relative && index == 0 => None,
                 _ => Some(Resolved { to: at, name: Some(name.clone()), through: None }),
             };
         }
@@ -175,7 +166,7 @@ impl Tree {
     }
 }
 
-/// Whether an item is there for tests only.
+/// Returns whether an item is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.segments.last().is_some_and(|name| name.ident == "test"),
@@ -200,7 +191,7 @@ fn without_tests(items: Vec<Item>) -> impl Iterator<Item = Item> {
     })
 }
 
-/// The attributes before an item.
+/// Returns the outer attributes of an item.
 pub(super) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
@@ -238,17 +229,17 @@ fn import(item: &ItemUse, imports: &mut BTreeMap<String, Vec<String>>) {
     walk(&item.tree, &[], imports);
 }
 
-/// Finds the paths that begin with `crate`, `$crate`, `self` or `super`, in macros as well, with their lines.
+/// Finds all paths that start with `crate`, `$crate`, `self` or `super`, also in macros, with line numbers.
 fn scan(tokens: &[TokenTree], paths: &mut Vec<(Vec<String>, usize)>) {
-    for (place, token) in tokens.iter().enumerate() {
+    for (index, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => scan(&group.stream().into_iter().collect::<Vec<_>>(), paths),
             TokenTree::Ident(word) if word == "crate" || word == "self" || word == "super" => {
-                let continues = place >= 2 && is_joint(&tokens[place - 2..place]);
-                if !continues && is_joint(&tokens[place + 1..]) {
+                let continues = index >= 2 && is_joint(&tokens[index - 2..index]);
+                if !continues && is_joint(&tokens[index + 1..]) {
                     let first = paths.len();
-                    follow(&tokens[place..], &[], paths);
-                    let before = place.checked_sub(1).map(|before| &tokens[before]);
+                    follow(&tokens[index..], &[], paths);
+                    let before = index.checked_sub(1).map(|before| &tokens[before]);
                     if matches!(before, Some(TokenTree::Punct(mark)) if mark.as_char() == '$') {
                         paths[first..].iter_mut().for_each(|(path, _)| path[0].insert(0, '$'));
                     }
@@ -259,13 +250,13 @@ fn scan(tokens: &[TokenTree], paths: &mut Vec<(Vec<String>, usize)>) {
     }
 }
 
-/// Whether the next tokens are `::`.
+/// Returns whether the next tokens are `::`.
 fn is_joint(tokens: &[TokenTree]) -> bool {
     let is_colon = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ':');
     tokens.len() >= 2 && tokens[..2].iter().all(is_colon)
 }
 
-/// Follows one path, or each path of a group.
+/// Adds a path, or all paths of a group.
 fn follow(tokens: &[TokenTree], before: &[String], paths: &mut Vec<(Vec<String>, usize)>) {
     match tokens.first() {
         Some(TokenTree::Ident(word)) => {
@@ -274,10 +265,10 @@ fn follow(tokens: &[TokenTree], before: &[String], paths: &mut Vec<(Vec<String>,
             } else {
                 [before, &[word.to_string()]].concat()
             };
-            let goes_on = is_joint(&tokens[1..]);
+            let continues = is_joint(&tokens[1..]);
             match tokens.get(3) {
-                Some(TokenTree::Ident(_)) if goes_on => follow(&tokens[3..], &path, paths),
-                Some(TokenTree::Group(group)) if goes_on && group.delimiter() == Delimiter::Brace => {
+                Some(TokenTree::Ident(_)) if continues => follow(&tokens[3..], &path, paths),
+                Some(TokenTree::Group(group)) if continues && group.delimiter() == Delimiter::Brace => {
                     let inside: Vec<_> = group.stream().into_iter().collect();
                     let comma =
                         |token: &TokenTree| matches!(token, TokenTree::Punct(c) if c.as_char() == ',');
@@ -290,7 +281,7 @@ fn follow(tokens: &[TokenTree], before: &[String], paths: &mut Vec<(Vec<String>,
     }
 }
 
-/// A package of this text alone.
+/// Returns a package that consists of this source.
 pub(super) fn sample(source: &str) -> Tree {
     let parsed = syn::parse_file(source).expect("Rust");
     let mut tree = Tree { modules: BTreeMap::new() };

@@ -1,19 +1,19 @@
-//! Words that have a home, or none at all.
+//! Identifiers that belong to one module, or that no library may use.
 
 use proc_macro2::TokenTree;
 
 use super::tree::{Tree, sample};
 
-/// Every word of the code with its file and line, without comments, texts, lifetimes and tests.
+/// Returns all identifiers of the code with file and line. Comments, strings, lifetimes and tests are skipped.
 fn words(tree: &Tree) -> Vec<(String, String, usize)> {
     fn walk(tokens: &[TokenTree], file: &str, words: &mut Vec<(String, String, usize)>) {
-        for (place, token) in tokens.iter().enumerate() {
+        for (index, token) in tokens.iter().enumerate() {
             match token {
                 TokenTree::Group(group) => {
                     walk(&group.stream().into_iter().collect::<Vec<_>>(), file, words);
                 }
                 TokenTree::Ident(word) => {
-                    let before = place.checked_sub(1).map(|before| &tokens[before]);
+                    let before = index.checked_sub(1).map(|before| &tokens[before]);
                     let lifetime = matches!(before, Some(TokenTree::Punct(mark)) if mark.as_char() == '\'');
                     if !lifetime {
                         words.push((word.to_string(), file.to_owned(), word.span().start().line));
@@ -31,16 +31,16 @@ fn words(tree: &Tree) -> Vec<(String, String, usize)> {
 }
 
 #[track_caller]
-fn only_in(word: &str, tree: &Tree, at_home: impl Fn(&str) -> bool) {
+fn only_in(word: &str, tree: &Tree, is_allowed: impl Fn(&str) -> bool) {
     for (found, file, line) in words(tree) {
-        assert!(found != word || at_home(&file), "{word} in {file}:{line}");
+        assert!(found != word || is_allowed(&file), "{word} in {file}:{line}");
     }
 }
 
 #[test]
-fn fred_stays_in_the_redis_store_and_http_in_the_layer_and_axum_behind_two_doors() {
+fn fred_http_and_axum_stay_in_their_modules() {
     let (core, layer) = (Tree::of("counter-core/src/lib.rs"), Tree::of("counter-layer/src/lib.rs"));
-    // What is said to a server lies in files and folders of that name; `stores` re-exports the client.
+    // Code that talks to a server is in files and folders named `redis`; `stores` re-exports the client.
     only_in("fred", &core, |file| {
         file.split(['/', '.']).any(|part| part == "redis") || file == "counter-core/src/stores.rs"
     });
@@ -54,7 +54,7 @@ fn fred_stays_in_the_redis_store_and_http_in_the_layer_and_axum_behind_two_doors
     only_in("axum", &Tree::of("counter-layer/log/src/lib.rs"), |_| false);
 }
 
-/// Whether a word spawns, is global to the process, or prints.
+/// Returns whether an identifier spawns, is global to the process, or prints.
 fn is_forbidden(word: &str) -> bool {
     let globals = ["static", "thread_local", "LazyLock", "LazyCell", "lazy_static"];
     let prints = ["print", "println", "eprint", "eprintln", "dbg"];
@@ -62,13 +62,13 @@ fn is_forbidden(word: &str) -> bool {
 }
 
 #[test]
-fn nothing_spawns_unasked_and_nothing_is_global() {
-    // `Counters::spawn`, which is called to spawn; and the crate of what each tally has for each thread, and takes with it,
-    // with what tells that a thread is ending.
-    let asked = |word: &str, file: &str| {
+fn no_library_spawns_prints_or_has_global_state() {
+    // The documented exceptions: `Counters::spawn`, and the per-thread stripes of a tally, which are released with the
+    // tally and need to know when a thread ends.
+    let is_exception = |word: &str, file: &str| {
         [
             ("spawn", "counter-core/src/visits/counters/upkeep.rs"),
-            // The connection of a Redis store, whose `connect` says so, and the lookup of its name.
+            // The connection of a Redis store, as documented by `connect`, and the DNS lookup.
             ("spawn", "counter-core/src/redis/connection/dialer.rs"),
             ("spawn", "counter-core/src/redis/connection/address.rs"),
             ("thread_local", "counter-core/src/visits/tally/stripes.rs"),
@@ -85,13 +85,13 @@ fn nothing_spawns_unasked_and_nothing_is_global() {
         "counter-core/kafka/src/lib.rs",
     ] {
         for (word, file, line) in words(&Tree::of(root)) {
-            assert!(!is_forbidden(&word) || asked(&word, &file), "{word} in {file}:{line}");
+            assert!(!is_forbidden(&word) || is_exception(&word, &file), "{word} in {file}:{line}");
         }
     }
 }
 
 #[test]
-fn a_forbidden_word_is_found_wherever_it_is_code_and_nowhere_else() {
+fn a_forbidden_word_is_found_in_code_only() {
     let forbidden =
         |source: &str| words(&sample(source)).iter().filter(|(word, ..)| is_forbidden(word)).count();
     for source in [

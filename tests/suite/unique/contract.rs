@@ -1,4 +1,4 @@
-//! Unique counters: what each kind promises, on every store, and what happens at the edges.
+//! Contract tests for each kind of unique counter in any store, including edge cases.
 
 use counter_core::sketch::Sketch;
 use counter_core::unique::{
@@ -50,7 +50,7 @@ pub(super) fn adaptive(
     AdaptiveUniqueCounter::new(store.clone(), name(counter)).threshold(threshold)
 }
 
-/// Somebody, the same in each run: random ids would share a register now and then.
+/// Returns a visitor id that does not change between runs: random ids would sometimes share a register.
 pub(super) fn visitor(n: u32) -> VisitorId {
     VisitorKey::new([3; 16]).visitor(&[&n.to_le_bytes()])
 }
@@ -67,7 +67,7 @@ pub(super) fn sketch_of(numbers: std::ops::Range<u32>) -> Sketch {
     sketch
 }
 
-/// Includes these visitors in as many calls as it takes, and answers how many were new.
+/// Includes these visitors in as few calls as possible and returns the number of new visitors.
 pub(super) async fn include(counter: &impl UniqueCounter, numbers: std::ops::Range<u32>) -> u64 {
     let mut new = 0;
     for some in visitors(numbers).chunks(500) {
@@ -135,7 +135,7 @@ async fn assert_empty_counts(counter: &impl UniqueCounter, exact: bool) {
     assert!(counter.include("").await.expect("the store is there"));
     assert!(!counter.include("").await.expect("the store is there"));
     assert_eq!(count(counter).await.items(), 1);
-    // Bytes that no text has, and those that a protocol might stumble over.
+    // Bytes that are not valid text, or could break a protocol.
     let odd: [&[u8]; 4] = [b"\0", b"\xff\xfe", b"$5\r\n", b" "];
     assert_eq!(counter.include_all(odd).await.expect("the store is there").new, 4);
     assert_eq!(counter.include_all(odd).await.expect("the store is there").new, 0);
@@ -161,7 +161,7 @@ async fn an_item_that_was_excluded_may_come_again(store: impl UniqueStore + Clon
 async fn a_hyperloglog_counts_as_our_own_sketch_does(store: impl UniqueStore + Clone) {
     let hll = hll(&store, "a");
     let mut sketch = Sketch::new();
-    // Through the sparse form and into the dense one.
+    // This covers both the sparse and the dense form.
     for some in visitors(0..5000).chunks(500) {
         let raised = some.iter().filter(|visitor| sketch.insert(**visitor)).count() as u64;
         assert_eq!(hll.include_all(some).await.expect("the store is there").new, raised);
@@ -273,7 +273,7 @@ async fn a_merged_counter_has_all_that_the_others_have(store: impl UniqueStore +
         assert_eq!(count(&e).await.items(), sketch_of(0..2000).estimate());
     }
     assert_eq!(count(&d).await.items(), sketch_of(1600..2000).estimate());
-    // Nothing but sets.
+    // Merge sets only.
     d.merge(&[c.key()]).await.expect("the store is there");
     assert_eq!(count(&d).await.items(), sketch_of(1500..2000).estimate());
 }
@@ -348,7 +348,7 @@ async fn sets_of_too_many_items_are_not_read(store: impl UniqueStore + Clone) {
     assert!(store.contents(a.key(), 3000).await.is_ok());
     let too_many = store.contents(a.key(), 2999).await.expect_err("there are more");
     assert_eq!(too_many.kind(), &ErrorKind::TooManyItems { most: 2999 });
-    // All of one call have one bound: 34 times 3,000 items are too many.
+    // The bound applies to the whole call: 34 times 3,000 items are too many.
     let others = [b.key(); 32];
     assert!(a.union(&others[..31]).await.is_ok());
     let counter = hll(&store, "c");

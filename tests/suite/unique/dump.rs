@@ -1,4 +1,4 @@
-//! Dumps of unique counters: what one store has comes into another as it was, and counts once.
+//! Tests for dumps of unique counters: a dump should restore the same data in any store, and count once.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ stores::on! {
     }
 }
 
-/// The contents of all counters, by the last part of their keys.
+/// Counter contents by the last part of the key.
 type Content = BTreeMap<String, Contents>;
 
 async fn content(store: &impl UniqueStore) -> Content {
@@ -42,7 +42,7 @@ async fn content(store: &impl UniqueStore) -> Content {
     content
 }
 
-/// Counters of all kinds and sizes, of more than a page of the list.
+/// Creates counters of different kinds and sizes, too many for a page of the list.
 async fn fill(store: &(impl UniqueStore + Clone)) {
     include(&set(store, "voters"), 0..3500).await;
     let odd: [&[u8]; 4] = [b"", b"\xff\xfe", b"\0", &[7; 256]];
@@ -118,7 +118,7 @@ async fn what_is_restored_is_merged_with_what_is_there(store: impl UniqueStore +
     assert_eq!(count(&adaptive(&store, "exact", 100)).await, Distinct::Exact(90));
     let registers = count(&adaptive(&store, "registers", 100)).await;
     assert_eq!((registers.is_exact(), registers.items()), (false, all));
-    // Its threshold is that of the next call.
+    // The threshold of the next call applies.
     let over = adaptive(&store, "over", 70);
     assert_eq!(count(&over).await, Distinct::Exact(90));
     include(&over, 0..1).await;
@@ -138,7 +138,8 @@ async fn a_counter_that_becomes_registers_in_the_middle_of_a_dump_lacks_nothing(
     }
     let new = MemoryStore::new();
     restore(new.clone(), &lines).await.expect("a good dump");
-    // Of a store that gave all at once, these are items; of the others, registers.
+    // A store that returns everything in a single page still had items, but the other stores had already
+    // converted to registers.
     let guests = count(&adaptive(&new, "guests", 5000)).await;
     assert!(guests == Distinct::Exact(4000) || guests.items() == sketch_of(0..4000).estimate(), "{guests:?}");
 }
@@ -159,7 +160,7 @@ async fn nothing_but_unique_counters_is_in_the_dump(store: impl Store + UniqueSt
     assert_eq!(dump(store).await.len(), 3, "the first line, the items, and the last");
 }
 
-/// A dump of two small counters, in four lines.
+/// Returns a dump of two small counters, which consists of four lines.
 async fn small() -> Vec<String> {
     let store = MemoryStore::new();
     include(&set(&store, "voters"), 0..3).await;
@@ -204,11 +205,11 @@ async fn a_counter_that_is_something_else_is_told_and_holds_up_nothing() {
     for (key, value) in [("access:set:a", "x"), ("access:hll:b", "x"), ("access:adaptive:c", "x")] {
         server.command(&["SET", key, value]);
     }
-    // These are nobody's, or have the name of no counter.
+    // These keys are foreign or have an invalid counter name.
     for key in ["access:set:", "access:sets:x", "access:other:x", "access:set:\u{7}", "other:set:x"] {
         server.command(&["SADD", key, "x"]);
     }
-    // No line has room for an item of any length that another program has put there.
+    // Another program added items that are too long for a line.
     server.command(&["SADD", "access:set:voters", &"x".repeat(257), &"y".repeat(100_000)]);
     let lines = dump(store.clone()).await;
     let unreadable = lines.iter().filter(|line| line.contains("\"unreadable\":{\"key\":\"")).count();
@@ -255,7 +256,7 @@ async fn a_server_that_is_another_process_in_the_middle_of_a_dump_leaves_nothing
         match dump.next().await {
             Ok(Some(line)) => lines.push(line),
             Ok(None) => break,
-            // The client has not found the new one yet, or that reads its data.
+            // The client has not found the new server yet, or the server is still loading.
             Err(error) => {
                 assert!(began.elapsed() < LIMIT, "{error}");
                 continue;
@@ -290,7 +291,7 @@ async fn a_shard_that_moves_before_and_during_a_dump_is_in_it() {
         let slot = slot(counter);
         cluster.migrate_slot(slot, (cluster.master_of(slot) + 1) % cluster.nodes().len());
     };
-    // What the client knows of this one is out of date.
+    // The slot map of the client is now stale for this shard.
     moved(&names[0]);
     let (mut dump, mut lines) = (UniqueDump::new(store.clone()), Vec::new());
     while let Some(line) = dump.next().await.expect("readable") {

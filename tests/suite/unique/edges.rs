@@ -1,4 +1,4 @@
-//! Unique counters where others are at work: on the same counter, on its key, on the connection.
+//! Tests for unique counters with interference from concurrent clients, foreign keys and connection failures.
 
 use std::time::Duration;
 
@@ -92,14 +92,14 @@ async fn adaptive_of_registers(store: &RedisStore) -> AdaptiveUniqueCounter {
     adaptive
 }
 
-/// How often the server was given this command.
+/// Returns the number of calls of this command, from `INFO commandstats`.
 fn calls(server: &RedisServer, command: &str) -> u64 {
     let statistics = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
 }
 
-/// Eight clients that add overlapping items to one counter, over its threshold.
+/// Adds overlapping items with eight clients to a counter until it is above the threshold.
 async fn assert_conversion_is_exact(server: &RedisServer) {
     let mut stores = Vec::new();
     for _ in 0..8 {
@@ -175,7 +175,7 @@ async fn when_the_answer_is_lost_the_error_says_so_and_the_state_is_right_after_
         let error = counter.include("bob").await.expect_err("the answer is lost");
         assert_eq!(error.kind(), &ErrorKind::Unavailable, "{error:?}");
         assert_eq!(proxy.swallowed(), 1);
-        // It was added by the call whose answer was lost, so it is not new to this one.
+        // The call with the lost reply already added the item, so it is not new in this call.
         let again = async || counter.include("bob").await.is_ok_and(|new| !new);
         until("the connection is there again", tests::LIMIT, again).await;
         assert_eq!(count(&counter).await, Distinct::Exact(2));
@@ -189,7 +189,7 @@ async fn a_read_outlives_connections_that_are_cut() {
     let counter = set(&store, "a");
     include(&counter, 0..100).await;
     for _ in 0..20 {
-        // The client may notice a cut only at the next read, which would then meet two of them.
+        // If the client only notices a cut on the next read, this read could otherwise meet two cuts.
         until("the connection is back", tests::LIMIT, async || counter.count().await.is_ok()).await;
         let (counted, killed) =
             tokio::join!(counter.count(), async { server.command(&["CLIENT", "KILL", "TYPE", "normal"]) });
@@ -197,10 +197,10 @@ async fn a_read_outlives_connections_that_are_cut() {
     }
 }
 
-/// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
+/// The guide page. We run the `ACL SETUSER` lines exactly as they are printed there.
 const PAGE: &str = include_str!("../../../counter-core/src/guide/unique.rs");
 
-/// All that unique counters do with a server.
+/// Uses the full API of unique counters.
 async fn use_all(store: &RedisStore) -> Result<(), Error> {
     let (set, hll, adaptive) = (set(store, "a"), hll(store, "a"), adaptive(store, "a", 2));
     set.include_all(["ann", "bob", "eve"]).await?;
@@ -247,7 +247,7 @@ async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
     }
 }
 
-/// How many pages of sets a server was asked for.
+/// Returns the number of `SSCAN` calls.
 fn scans(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO answers text");
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_sscan:calls=")?.split(',').next());

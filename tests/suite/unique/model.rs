@@ -1,4 +1,4 @@
-//! Random operations beside a plain model of them.
+//! Compares random operations with a simple model.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::contract::{adaptive, hll, set, visitor};
 use crate::stores::without_scripts;
 use crate::support::store;
 
-/// Small, so that the random numbers cross it in both directions of each call's length.
+/// This is small enough for random calls of any length to cross it.
 const THRESHOLD: u16 = 40;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation, 1..40)
 }
 
-/// What the three counters have to say, told from the items themselves.
+/// Expected contents of the three counters, computed from the items.
 #[derive(Debug, Default)]
 struct Model {
     set: HashSet<u32>,

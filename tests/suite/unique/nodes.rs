@@ -1,4 +1,4 @@
-//! Unique counters of several nodes of a cluster.
+//! Tests for unique counters on multiple cluster nodes.
 
 use counter_core::stores::Shards;
 use counter_core::unique::{Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter};
@@ -39,7 +39,7 @@ async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
     adaptive.merge(&[of_sets, of_hlls].concat()).await.expect("the cluster takes it");
     assert_eq!(count(&adaptive).await.items(), sketch_of(0..550).estimate());
 
-    // The slot moves, and the call is sent to where it went.
+    // The slot moves, so the call has to follow the redirection.
     let key = format!("{{access:{}}}set:{}", shards.of(&names[0]), names[0]);
     let slot = cluster.slot_of(&key);
     cluster.migrate_slot(slot, (cluster.master_of(slot) + 1) % cluster.nodes().len());

@@ -1,4 +1,4 @@
-//! Unique counters in SQL databases, where others are at work on the same counter.
+//! Tests for unique counters in SQL databases with concurrent access to the same counter.
 
 use counter_core::SqlStore;
 use counter_core::entity::sqlx::{SqlitePool, query};
@@ -20,7 +20,7 @@ async fn processes_that_take_a_counter_over_its_threshold_at_once_lose_nothing()
             clients.spawn(async move {
                 let (guests, voters) = (adaptive(&store, "guests", 300), set(&store, "voters"));
                 let mut new = 0;
-                // Half of them are those of the next client, too.
+                // Half of these items are also added by the next client.
                 for some in 0..5 {
                     let first = 50 * client + 250 * some;
                     include(&guests, first..first + 100).await;

@@ -1,4 +1,4 @@
-//! Archives: what a far store takes, and what is read over two stores.
+//! Tests for archives: copies into the far store, and reads that combine both stores.
 
 mod contract;
 mod copies;
@@ -16,7 +16,7 @@ use counter_core::{Precisions, Sample, Store, Timestamp};
 
 use crate::support::{always, name, precision, unix};
 
-/// Precisions with how many samples are kept.
+/// Builds precisions from pairs of a width and a number of retained samples.
 fn kept<const N: usize>(kept: [(u32, u32); N]) -> Precisions {
     let retention = |(width, samples)| Retention {
         precision: precision(width),
@@ -25,7 +25,7 @@ fn kept<const N: usize>(kept: [(u32, u32); N]) -> Precisions {
     Precisions::new(kept.map(retention)).expect("a set")
 }
 
-/// Sends hits as a process does, with a fence of its own.
+/// Sends hits like a process would, with a new fence.
 async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
     for shard in store.shards().iter() {
         let of = |counter: &str| store.shards().of(counter) == shard;
@@ -68,7 +68,7 @@ async fn lifetime(store: &impl Store, counter: &str) -> u64 {
     store.lifetimes(&[name(counter)]).await.expect("the store is there").remove(0).expect("readable")
 }
 
-/// Cleans as a cleaner does.
+/// Cleans each shard.
 async fn clean(store: &impl Store, now: Timestamp, kept: &Precisions) {
     for shard in store.shards().iter() {
         while store.clean(shard, now, kept).await.expect("the store is there").more {}

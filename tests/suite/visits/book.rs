@@ -1,7 +1,7 @@
-//! The layout of *Redis in Action*, section 5.2.1, shared with another program.
+//! Compatibility with the layout of *Redis in Action*, section 5.2.1, shared with another program.
 //!
-//! That program is spelled out here in plain commands: `update_counter`, `get_counter` and one pass of
-//! `clean_counters` of the book.
+//! The other program is written here in plain commands: `update_counter`, `get_counter`, and a pass of
+//! `clean_counters` from the book.
 
 use std::num::NonZeroU32;
 
@@ -63,7 +63,8 @@ fn now() -> u64 {
     Timestamp::now().as_unix()
 }
 
-/// So that what is later has also passed: a cleaner believes no clock that is ahead of the server's.
+/// A time in the distant past. A cleaner does not trust a clock that is ahead of the server clock, so "later"
+/// must be in the past too.
 fn long_ago() -> u64 {
     now() - 200 * 86_400
 }
@@ -115,7 +116,7 @@ async fn the_other_program_cleans_what_is_written_here() {
     assert_eq!(book_get(&server, "hits", 1), [(now, 1)]);
     book_clean(&server, now + 150);
     assert_eq!(server.bytes(&["ZSCORE", "known:", "1:hits"]), None);
-    // And what returns is known again, here and there.
+    // A counter that returns should be known again to both programs.
     record(&mut counters, &[(now, 5)]).await;
     assert_eq!(server.bytes(&["ZSCORE", "known:", "1:hits"]), Some(b"0".to_vec()));
     assert_eq!(book_get(&server, "hits", 1), [(now, 5)]);

@@ -1,4 +1,4 @@
-//! The cleaner on a real server.
+//! Tests for the cleaner on a real server.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tests::{FaultProxy, RedisServer, until};
 use crate::stores::without_scripts;
 use crate::support::{always, count_at, name, precision, samples_of, store, unix};
 
-/// Long ago, and the beginning of a day.
+/// Start of a day in the distant past.
 const DAY: u64 = 1_585_872_000;
 
 async fn cleaner(url: &str) -> Cleaner {
@@ -20,7 +20,7 @@ async fn cleaner(url: &str) -> Cleaner {
     counters.build().expect("good settings").into_parts().1
 }
 
-/// Writes a counter as another program would: a sample a minute.
+/// Writes a sample per minute, like another program would.
 fn write_minutes(server: &RedisServer, counter: &str, minutes: std::ops::Range<u64>) {
     server.int(&["ZADD", "access:known:", "0", &format!("60:{counter}")]);
     let key = format!("access:count:60:{counter}");
@@ -63,7 +63,8 @@ async fn several_cleaners_at_once_remove_each_sample_once() {
 async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
     let server = RedisServer::start();
     let now = unix(DAY);
-    // Each batch brings samples of a second that the cleaners, ahead by a day, remove at once.
+    // Each batch adds samples of a second, but the cleaners are a day ahead and will immediately remove
+    // these.
     let ahead = now.plus(100_000);
     let mut cleaners = Vec::new();
     for _ in 0..2 {
@@ -135,7 +136,7 @@ async fn a_day_bucket_is_looked_at_once_a_day() {
     for minute in 0..1439 {
         cleaner.clean_once(today.end().plus(60 * minute)).await.expect("cleans");
     }
-    // All of them are of the finer precisions, which are gone after the first of these passes.
+    // The only reads should be for finer precisions, which expire with the first of these passes.
     assert!(calls(&server, "hlen") - before <= 6 * 3, "{}", calls(&server, "hlen") - before);
 }
 

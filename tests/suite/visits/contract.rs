@@ -1,4 +1,4 @@
-//! The contract of a store, shown on every store.
+//! Contract tests for any store.
 
 mod fences;
 
@@ -207,7 +207,7 @@ async fn a_sequence_that_another_incarnation_took_is_a_conflict(store: impl Stor
     let found = StoredFence { sequence: 3, ..found };
     assert_eq!(apply(one(3, 10_000)).await, ApplyOutcome::Conflict { found });
     assert_eq!(apply(other(5, 1)).await, ApplyOutcome::SequenceGap { found });
-    // What both have is applied.
+    // If both incarnations sent the same batch, it is applied.
     assert_eq!(apply(one(1, 1)).await, ApplyOutcome::Applied(Vec::new()));
     assert_eq!(samples(&store, "a", 1).await, [(T, 1011)]);
 }
@@ -232,7 +232,7 @@ async fn a_fence_is_created_only_where_the_store_shows_the_expected_witness(stor
     send(&store, &batch(WriterId::random(), 1, Vec::new())).await;
     let writer = WriterId::random();
     let Some(shown) = store.witness(Shard::default(), writer).await.expect("the store is there") else {
-        return; // It cannot lose a fence alone.
+        return; // This store can't lose a fence without the data.
     };
     let opening = |witness| {
         let empty = batch(writer, 5, Vec::new());
@@ -291,7 +291,7 @@ async fn visitors_count_in_every_visitor_precision(store: impl Store + Clone) {
     let now = unix_now();
     let (hour, day) = (now - now % 3600, now - now % 86_400);
     let writer = WriterId::random();
-    // Few registers travel one by one, and many as one value.
+    // A few registers are sent individually, but larger numbers as a single value.
     send(&store, &visits(writer, 1, vec![seen("few", hour, 0..10), seen("many", hour, 0..5000)])).await;
     for width in [3600, 86_400] {
         let start = if width == 3600 { hour } else { day };
@@ -319,7 +319,7 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
     let names = ["many", "nobody", "few", "many"].map(name);
     let hours = |first: u64, count: u64| unix(first)..unix(first + 3600 * (count - 1) + 1);
     let hour_before = hour - 3600;
-    // A bucket, two, one that begins within the range, one that nobody came in, and none.
+    // A bucket, two buckets, a bucket that starts within the range, an empty bucket, and an empty range.
     let ranges = [
         hours(hour, 1),
         hours(hour_before, 2),
@@ -347,10 +347,10 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
 }
 
 async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone) {
-    // Visitors of buckets that left retention are not kept at all.
+    // Visitors of buckets that are past retention are not stored.
     let hour = unix_now() / 3600 * 3600;
     let of = |n: u32, at: u64| seen(&format!("c{n}"), at, n..2 * n);
-    // All of them in this hour, and a half in the one before the last.
+    // Every counter has visitors in this hour, but only half of them also had visitors two hours ago.
     let sketches = (1..=100).map(|n| of(n, hour)).chain((1..=50).map(|n| of(n, hour - 7200)));
     send(&store, &visits(WriterId::random(), 1, sketches.collect())).await;
     let counters: Vec<_> = (0..=100).rev().chain([7]).map(|n| name(&format!("c{n}"))).collect();
@@ -391,7 +391,7 @@ async fn one_answer_has_a_bounded_number_of_sketches_and_at_least_a_bucket(store
     }
 }
 
-/// Reads sketches until there are those of all buckets.
+/// Reads sketches until all buckets are covered.
 async fn sketches_of(
     store: &impl Store,
     counters: &[CounterName],
@@ -452,7 +452,7 @@ async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {
 }
 
 async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store + Clone) {
-    // Aligned to a day, so that only the seconds, the 5 seconds and the minutes have lost any.
+    // Aligned to a day, so that only the precisions of seconds, 5 seconds and minutes have expired samples.
     let day = 1_585_872_000;
     let cells = (0..10_000).map(|second| cell("a", day + second, 1, 1)).collect::<Vec<_>>();
     let writer = WriterId::random();
@@ -505,7 +505,7 @@ async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + 
     let now = Timestamp::now();
     let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
     let expiry = now.plus(1000);
-    // Bytes that are not valid UTF-8.
+    // These bytes are not valid UTF-8.
     let first = std::array::from_fn(|n| if n < 8 { 0xFF } else { 0 });
     for (epoch, candidate, kept) in [
         (day, first, first),
@@ -550,7 +550,8 @@ async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + 
 
 async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Store + Clone) {
     let [gone, old, value] = ["label:a:gone", "label:a:old", "label:a:value"];
-    // The hits of the old one are expired: no precision is as coarse.
+    // The hits of `old` are already expired because its finest precision is coarser than all retained
+    // precisions.
     let cells = vec![
         cell(gone, T, 1, 5),
         cell(old, 0, 100_000, 9),
@@ -565,7 +566,7 @@ async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Sto
         );
     };
     sweep().await;
-    // The days of the value remain.
+    // The days of `value` remain.
     clean(&store, T + 3600 * 121).await;
     sweep().await;
     assert_eq!(lifetimes(&store, &[gone, old, value]).await, [5, 0, 12]);
@@ -573,14 +574,14 @@ async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Sto
     clean(&store, days + 86_400 * 120).await;
     sweep().await;
     assert_eq!(lifetimes(&store, &[gone, old, value]).await, [0, 0, 12]);
-    // A value that returns begins again.
+    // A value that returns starts from zero.
     let back = WriterId::random();
     send(&store, &batch(back, 1, vec![cell(gone, T, 1, 3)])).await;
     assert_eq!(lifetimes(&store, &[gone]).await, [3]);
 }
 
 async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {
-    // Visitors of buckets that left retention are not kept at all.
+    // Visitors of buckets that are past retention are not stored.
     let now = Timestamp::now();
     let t = now.as_unix();
     let writer = WriterId::random();
@@ -639,7 +640,7 @@ async fn a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
     let writer = WriterId::random();
     let most = u64::try_from(i64::MAX).expect("positive");
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, most)])).await;
-    // The second has a bucket of its own; all others are full.
+    // The one-second bucket is new, whereas the coarser buckets are full.
     let more = batch(writer, 2, vec![cell("a", T + 1, 1, 7), cell("b", T, 1, 5)]);
     let outcome = store.apply(&more).await.expect("the store is there");
     let ApplyOutcome::Applied(remarks) = outcome else { panic!("{outcome:?}") };
@@ -650,7 +651,7 @@ async fn a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
     assert_eq!(samples(&store, "b", 86_400).await, [(1_585_872_000, 5)]);
 }
 
-/// A batch of a source, which adds to one precision of counts and one of visitors.
+/// Builds a source batch that adds to a single precision of counts and of visitors.
 fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
     let writer = WriterId::random();
     let fence = Fence { writer, kind: FenceKind::Source { life: None }, sequence: 1, after: 0 };
@@ -668,7 +669,7 @@ fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
     }
 }
 
-/// Applies a batch of which the store has nothing to remark, twice.
+/// Applies a batch two times and expects no remarks.
 async fn add(store: &impl Store, batch: &Batch) {
     for _ in 0..2 {
         let outcome = store.apply(batch).await.expect("the store is there");
@@ -776,7 +777,7 @@ async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(stor
 }
 
 async fn hits_that_no_precision_keeps_add_to_the_lifetime_only(store: impl Store + Clone) {
-    // Coarser than all precisions, and so without a bucket.
+    // This is coarser than any precision, so no bucket exists.
     let cells = vec![cell("a", 0, 100_000, 7), cell("b", 0, 100_000, 1), cell("a", T, 86_400, 2)];
     let batch = batch(WriterId::random(), 1, cells);
     assert_eq!(batch.expired_hits(), 8);

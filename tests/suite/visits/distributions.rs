@@ -1,4 +1,4 @@
-//! Distributions: the contract of a store, shown on every store, and what is special about Redis.
+//! Contract tests for distributions in any store, plus tests specific to Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,14 +66,14 @@ async fn send(store: &impl Store, bins: Vec<BinCell>) {
     assert_eq!(remarks, []);
 }
 
-/// What a counter has of a precision in the hours around this instant.
+/// Returns the bins of a counter in the hours around `at`.
 async fn bins(
     store: &impl Store,
     counter: &str,
     width: u32,
     at: Timestamp,
 ) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
-    // A day and some hours ago the day before may have begun.
+    // If the bucket is from more than a day ago, it may start on the day before that.
     let range = at.minus(2 * 86_400)..at.plus(90_000);
     let mut readings = store.bins(&[name(counter)], precision(width), range).await.expect("readable");
     let reading = readings.remove(0);
@@ -113,7 +113,7 @@ async fn bins_that_are_sent_again_count_once(store: impl Store + Clone) {
 
 async fn bins_of_several_writers_add_up(store: impl Store + Clone) {
     let now = Timestamp::now();
-    // The parts of a distribution with many bins, in one batch and in two.
+    // A distribution with too many bins for a single part, sent in one batch and in two.
     let statuses = |from: u16| (from..from + 60).map(|code| (Bin::status(code), 2)).collect::<Vec<_>>();
     let parts = || vec![cell("a", now, 60, &statuses(200)), cell("a", now, 60, &statuses(230))];
     tokio::join!(send(&store, parts()), send(&store, parts()));
@@ -140,7 +140,7 @@ async fn bins_are_read_by_counter_and_bucket_ascending(store: impl Store + Clone
 
 async fn bins_that_left_retention_are_gone_and_others_stay(store: impl Store + Clone) {
     let now = Timestamp::now();
-    // Minutes are kept for two hours, and hours for five days.
+    // Minutes are retained for two hours, and hours for five days.
     let old = now.minus(4 * 3600);
     send(&store, vec![cell("a", old, 60, &[(ms(20), 3)]), cell("a", now, 60, &[(ms(1), 1)])]).await;
     while store.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is there").more {}
@@ -225,7 +225,7 @@ async fn what_is_something_else(store: &RedisStore, server: &RedisServer) {
     }
     assert_eq!((&read[0].buckets[..], &read[1].buckets[0].1[..]), (&[][..], &[(Bin::status(200), 7)][..]));
     assert_eq!((&read[2].buckets[0].1[..], &read[2].unreadable), (&bin[..], &None));
-    // Other precisions of the same counters are as they should be.
+    // The other precisions of these counters should not be affected.
     let read = store.bins(&counters, precision(60), range).await.expect("readable");
     assert!(read.iter().all(|reading| reading.unreadable.is_none() && reading.buckets[0].1 == bin));
 }
@@ -247,7 +247,7 @@ fn counters() -> Counters {
 async fn the_slowest_are_found_on_whichever_page_of_the_list_they_are() {
     let mut counters = counters();
     let (recorder, now) = (counters.recorder(), Timestamp::now());
-    // On two pages of the list, the slowest neither first nor last.
+    // This needs two pages of the list, and the slowest counters must not be at either end.
     for number in 0..1900_u64 {
         let counter = recorder.counter(&format!("/{:04}", (number + 1200) % 1900));
         recorder.record(counter, None);
@@ -282,7 +282,7 @@ fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
                 for number in 0..EACH {
                     let page = format!("/{}", (number + thread) % 40);
                     let hits = [recorder.counter("hits").hit(), recorder.counter(&page).hit()];
-                    // More than a table has room for before it is folded.
+                    // More bins than fit into a table, so that the table is folded early.
                     let bins = [ms(number % 5000), Bin::status(200)];
                     let at = Timestamp::now().minus(60 * (number % 90));
                     recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);

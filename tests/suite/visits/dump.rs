@@ -1,4 +1,4 @@
-//! Dumps: what one store has comes into another as it was, once.
+//! Tests for dumps: a dump should restore the same data in any store, exactly once.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -34,7 +34,7 @@ stores::on! {
     }
 }
 
-/// The default precisions, kept for so long that nothing leaves retention while a test runs.
+/// Default precisions with a retention that is long enough to outlast the test.
 fn grid() -> Grid {
     let counts = Precisions::default().samples(NonZeroU32::new(3000).expect("not 0"));
     Grid { counts, ..Grid::default() }
@@ -79,14 +79,14 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
     }
 }
 
-/// The names of the counters that a store is filled with.
+/// Counter names used to fill a store.
 fn names() -> Vec<CounterName> {
     let odd = ["a \"quoted\" one", "back\\slash", "é\u{1f600}", "{a}:b", &"long".repeat(50)];
     odd.into_iter().map(name).chain((0..40).map(|n| name(&format!("/{n}")))).collect()
 }
 
-/// Fills a store: counts of the last minutes and hours, a few visitors and many, and a counter of which nothing is left but
-/// its lifetime.
+/// Fills a store with recent minutes and hours, small and large sketches, and a counter that only has a
+/// lifetime.
 async fn fill(store: &impl Store, now: Timestamp) {
     let finest = |seconds: u64| precision(if seconds < 600 { 1 } else { 3600 });
     let mut cells = Vec::new();
@@ -112,7 +112,7 @@ async fn fill(store: &impl Store, now: Timestamp) {
     }
 }
 
-/// What a store has: samples, registers by bucket, and lifetimes.
+/// Contents of a store: samples, registers by bucket, and lifetimes.
 #[derive(Debug, Default, PartialEq)]
 struct Content {
     samples: BTreeMap<(Precision, CounterName), Vec<Sample>>,
@@ -166,7 +166,7 @@ async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, Restor
     restore.finish().await
 }
 
-/// The number of samples, sketches and lifetimes in the last line of a dump.
+/// Returns the number of samples, sketches and lifetimes in the end line of a dump.
 fn entries(lines: &[String]) -> u64 {
     let end: Value = serde_json::from_str(lines.last().expect("lines")).expect("JSON");
     let end = &end["entry"]["end"];
@@ -233,7 +233,7 @@ async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
         let union = store.visitors(&[name("/0")], &[kept.precision.bucket(now)]).await.expect("readable");
         assert_eq!(union, visitors(0..30));
     }
-    // Another dump of the same store has counts that are there.
+    // Another dump of the same store must be rejected because its counts are already present.
     let error = restore(store.clone(), &dumps[1]).await.expect_err("they would count twice");
     assert!(matches!(error, RestoreError::OtherDump { .. }), "{error}");
     assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1105)]);
@@ -258,7 +258,7 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
         let hits = [recorder.counter(&format!("/{}", n % 3)).hit()];
         let bins = [Bin::status(n), Bin::size(n.into()), Bin::size(0)];
         recorder.record_at(recorder.counter(&format!("/{}", n % 3)), None, now, NonZeroU32::MIN);
-        // In two hours.
+        // The measurements need to be in two different hours.
         let at = now.minus(if n % 2 == 0 { 0 } else { 3600 });
         recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
     }
@@ -286,7 +286,7 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
             assert_eq!(store.bins(&names, kept.precision, range).await.expect("readable"), expected);
         }
     }
-    // Where no distributions are kept, the rest is restored.
+    // If a process does not keep distributions, the rest should still be restored.
     let mut restore = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").restore();
     for line in &lines {
         restore.line(line.as_bytes()).await.expect("memory takes all");
@@ -295,7 +295,7 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
     assert_eq!((restored.unknown, restored.lifetimes, restored.distributions), (parts, 3, 0));
 }
 
-/// A dump of a store in memory that was filled.
+/// Returns a filled memory store with a dump.
 async fn filled() -> (MemoryStore, Timestamp, Vec<String>) {
     let (store, now) = (MemoryStore::new(), Timestamp::now());
     fill(&store, now).await;
@@ -360,7 +360,7 @@ async fn a_file_that_is_torn_says_so_and_the_whole_one_adds_what_is_missing() {
 #[tokio::test]
 async fn a_dump_whose_sums_do_not_hold_is_not_restored_as_a_whole() {
     let (_, _, lines) = filled().await;
-    // As earlier versions made them.
+    // Versions before checksums wrote dumps like this.
     let mut lines: Vec<_> = lines.iter().map(|line| without_checksum(line)).collect();
     let restored = restore(MemoryStore::new(), &lines).await.expect("memory takes all");
     assert_eq!(added(&restored), entries(&lines));
@@ -392,7 +392,7 @@ async fn a_line_in_which_a_bit_is_flipped_or_whose_checksum_is_missing_is_refuse
         if place > 0 {
             restore.line(without_checksum(&lines[place]).as_bytes()).await.expect_err("no checksum");
         }
-        // The same line of another dump has another line before it.
+        // Another dump has a different line before this line, so the chained checksum should not match.
         let other = dump(MemoryStore::new()).await;
         if place == 1 {
             restore.line(other[1].as_bytes()).await.expect_err("of another dump");
@@ -532,8 +532,8 @@ async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
     }
 }
 
-/// Restores a dump again and again until it is done, and is killed now and then, drops futures, and sends what it has at
-/// other lines than others do.
+/// Restores a dump until it is complete, but with random restarts, dropped futures and early calls to
+/// `finish`.
 async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut random: Random) {
     for kills in 0.. {
         let mut restore = counters(store.clone()).restore();
@@ -547,7 +547,7 @@ async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut 
                     finished => panic!("{finished:?}"),
                 },
                 6..12 => {
-                    // It is polled some times, and never again; the answer may be lost with it.
+                    // Polls the call a few times and then drops it, possibly with the reply.
                     let polls = random.among(1..5);
                     let ends = async {
                         for _ in 0..polls {
@@ -586,7 +586,7 @@ async fn a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exac
             let (store, lines, random) = (store.clone(), lines.clone(), random.fork());
             restores.spawn(async move { restore_through_kills(store, &lines, random).await });
         }
-        // A writer counts into the same counters meanwhile.
+        // We also count hits for the same counters in the meantime.
         let names = names();
         while !restores.is_empty() {
             let place = usize::try_from(random.among(0..names.len() as u64)).expect("a place");

@@ -1,4 +1,4 @@
-//! Expired rows in SQL databases: they are found by an index, and not by reading all the others.
+//! SQL databases should find expired rows via an index, without a table scan.
 
 use counter_core::entity::sqlx::{self, MySqlPool, PgPool};
 use counter_core::stores::Shard;
@@ -8,11 +8,11 @@ use tests::{LIMIT, MariaDb, Postgres, until};
 
 use crate::stores::sql;
 
-/// The number of rows of a table, and that of expired ones among them.
+/// Number of rows per table, and number of expired rows among them.
 const ROWS: i64 = 50_000;
 const EXPIRED: i64 = 10;
 
-/// The tables with an expiry, and their columns with those of a row of the number `n`.
+/// Tables with an expiry, their columns, and the values of row `n`.
 const TABLES: [(&str, &str, &str); 4] = [
     ("access_visitors", "width, bucket, counter, expiry, registers", "3600, n, n, expiry, 'x'"),
     ("access_bins", "width, bucket, counter, measure, bin, expiry, hits", "3600, n, n, 4, 200, expiry, 1"),
@@ -20,7 +20,7 @@ const TABLES: [(&str, &str, &str); 4] = [
     ("access_window_token", "window_id, token, expiry", "n, 'x', expiry"),
 ];
 
-/// The statements that fill the tables; `numbers` is a table with the column `n`.
+/// Returns statements to fill the tables; `numbers` is a table with the column `n`.
 fn filled(numbers: &str) -> impl Iterator<Item = String> {
     TABLES.into_iter().map(move |(table, columns, values)| {
         let expiry = format!("CASE WHEN n <= {EXPIRED} THEN 1 ELSE 253402300799 END");
@@ -50,7 +50,7 @@ async fn postgres_finds_what_has_expired_by_an_index() {
             "SELECT seq_tup_read, n_tup_del, (SELECT idx_scan FROM pg_stat_user_indexes \
              WHERE indexrelname = '{table}_expiry') FROM pg_stat_user_tables WHERE relname = '{table}'"
         );
-        // The server tells what it read some time later, all of a transaction at once.
+        // The server reports read statistics with a delay, for a whole transaction.
         until("the server tells what it read", LIMIT, async || {
             clean(&store).await;
             let read = sqlx::query_as(&text).fetch_one(&pool).await.expect("the table is there");

@@ -1,4 +1,4 @@
-//! The way from a hit to a number that can be read, with all well.
+//! Tests for the path of a hit to a readable count if nothing fails.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn over(store: impl Store + Clone) -> Counters {
     Counters::builder(store).flush_interval(fast).build().expect("good settings")
 }
 
-/// The sum over all that a precision keeps.
+/// Returns the sum over the full retention of a precision.
 async fn total(stats: &Stats, counter: &str, precision: Precision) -> u64 {
     let now = Timestamp::now();
     let oldest = stats.grid().counts.retention(precision).expect("kept").oldest(now);
@@ -215,8 +215,8 @@ async fn a_million_hits_are_as_many_commands_as_one() {
         counters.flush().await.expect("flushes");
         calls.push(server.command_calls() - before);
     }
-    // The first one makes the samples; after it, 7 increments and that of the lifetime, the time, what was forgotten,
-    // the fence twice and the script.
+    // The first flush creates the samples. After this, we expect 7 increments and the lifetime increment,
+    // `TIME`, the forgotten counters, two fence commands and the script.
     assert_eq!(calls[1..], [13, 13]);
     assert_eq!(total(&counters.stats(), "a", precision(86_400)).await, 1_000_002);
 }
@@ -231,14 +231,14 @@ async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_bu
             recorder.record_at(recorder.counter(&format!("c{n}")), None, at, one());
         }
     };
-    // From one second to the next all precisions may have a new bucket, and the last of these has one.
+    // At midnight, every precision may start a new bucket.
     let midnight = precision(86_400).bucket(Timestamp::now()).end();
     second(midnight.minus(1));
     counters.flush().await.expect("flushes");
     let before = server.command_calls();
     second(midnight);
     counters.flush().await.expect("flushes");
-    // The time, what was forgotten, the fence twice, and the script.
+    // `TIME`, the forgotten counters, two fence commands and the script.
     assert_eq!(server.command_calls() - before, 100 * 8 + 2 + 5);
     assert_eq!(server.int(&["ZCARD", "access:known:"]), 700);
 }
@@ -260,8 +260,8 @@ async fn a_flush_over_two_seconds_adds_to_the_buckets_they_share_once() {
         counters.flush().await.expect("flushes");
         calls.push(server.command_calls() - before);
     }
-    // Two buckets of a second, one of each other precision, the lifetime; two lists, the time, what was forgotten, the
-    // fence and the script.
+    // Two one-second buckets, a bucket for each of the other precisions, and the lifetime; plus two lists,
+    // `TIME`, the forgotten counters, the fence and the script.
     assert_eq!(calls[1], 50 * (2 + 6 + 1) + 2 + 5);
     assert_eq!(server.int(&["HGET", "access:count:5:c7", &midnight.to_string()]), 3);
     assert_eq!(server.int(&["HGET", "access:total", "c7"]), 3);
@@ -339,7 +339,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
             }
         }
     });
-    // On a thread of its own, so that one that never ended would not hold the test up.
+    // This runs on a separate thread, so that a shutdown that hangs can't block the test.
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -349,7 +349,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
     let result = end.recv_timeout(tests::LIMIT).expect("the shutdown ends");
     done.store(true, Ordering::Relaxed);
     writer.join().expect("no panic");
-    // Between two flushes there may have been a moment with nothing pending.
+    // There may be a moment without pending hits between the flushes.
     if let Err(error) = result {
         assert!(matches!(error.kind(), ErrorKind::Unflushed { hits: 1.. }), "{error}");
     }

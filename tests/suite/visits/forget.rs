@@ -1,4 +1,4 @@
-//! Forgetting a counter while it counts.
+//! Tests for forgetting a counter while it receives hits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ async fn the_lifetime_of_a_counter_forgotten_under_load_equals_its_samples(store
     while !done.load(Ordering::Relaxed) {
         recorder.record(counter, None);
         counters.flush().await.expect("it takes batches");
-        // A store in memory never waits.
+        // A memory store never waits, so we need to yield to the other task.
         tokio::task::yield_now().await;
     }
     forgetting.await.expect("no panic");

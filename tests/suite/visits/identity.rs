@@ -1,4 +1,4 @@
-//! The id and the grid of a store, and what is refused because of them.
+//! Tests for the id and grid of a store, and the operations rejected because of a mismatch.
 
 use counter_core::archive::{Archive, ArchiveStore};
 use counter_core::document::DocumentStore;
@@ -69,7 +69,7 @@ async fn a_dump_is_not_restored_into_the_store_that_it_was_made_from(from: impl 
         assert!(matches!(error, RestoreError::OwnCounts { .. }), "{error}");
     }
     assert_eq!(lifetime(&from).await, 1);
-    // A dump of a store that was restored from this one has its counts as well.
+    // If a store was restored from this store, a dump of it also contains our counts.
     let other = MemoryStore::new();
     restore(other.clone(), &lines).await.expect("it is empty");
     let error = restore(from.clone(), &dump(other).await).await.expect_err("it has these counts");
@@ -88,7 +88,7 @@ async fn counts_that_were_restored_before_do_not_come_back_with_another_dump(int
     assert!(matches!(error, RestoreError::OtherDump { .. }), "{error}");
     let again = restore(into.clone(), &first).await.expect("the same dump adds nothing");
     assert!(again.already_restored > 0 && again.lifetimes == 0, "{again:?}");
-    // That of another store is added.
+    // A dump of an unrelated store is added.
     let other = MemoryStore::new();
     hit(&other).await;
     restore(into.clone(), &dump(other).await).await.expect("they are new");
@@ -130,7 +130,7 @@ async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl St
     second.flush().await.expect("the store is there");
     assert_eq!(second.stats().health().hints, [Hint::GRID_DIFFERS]);
 
-    // The third takes what the store keeps, and so sees the hit.
+    // The third process adopts the grid of the store, so it should see the hit.
     let builder = Counters::builder(store.clone()).utc_offset(3600).grid_of_store().await.expect("readable");
     let third = builder.build().expect("good settings");
     assert_eq!(third.stats().grid(), first.stats().grid());
@@ -141,14 +141,14 @@ async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl St
     assert!(first.stats().grid_mismatch().await.expect("readable").is_some());
 }
 
-/// The hits of the last two days, in days.
+/// Returns the hits of the last two days, read in days.
 async fn day(stats: &Stats) -> u64 {
     let (day, now) = (precision(86_400), Timestamp::now());
     stats.total(&name("a"), day, now.minus(2 * 86_400)..now.plus(1)).await.expect("readable")
 }
 
 async fn a_store_without_a_grid_that_has_other_buckets_is_noticed(store: impl Store + Clone) {
-    // As an older version left it.
+    // Older versions left the store like this.
     hit(&store).await;
     let counters = Counters::builder(store).utc_offset(-5 * 3600).build().expect("good settings");
     let mismatch = counters.stats().grid_mismatch().await.expect("readable");
@@ -171,7 +171,7 @@ async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
     assert_eq!(*error.kind(), ErrorKind::Refused);
     assert!(format!("{error:?}").contains("one:*"), "{error:?}");
 
-    // Neither does it show the counts of the other, nor repair itself with them.
+    // The archive must not show the counts of the other store, or use them for repairs.
     let archive = Archive::new(two.clone(), far.clone());
     let stats = counters(archive.clone()).stats();
     assert_eq!(lifetime(&archive).await, 0);
@@ -181,10 +181,10 @@ async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
     archive.forget(&name("a"), stats.grid(), Timestamp::now()).await.expect("in the near store");
     assert_eq!((lifetime(&far).await, lifetime(&two).await), (1, 0));
 
-    // A store that has the counts by a restore goes on with the archive.
+    // A store that got the counts via a restore can continue with the archive.
     restore(two.clone(), &dump(one).await).await.expect("it is empty");
     copy(&two, &far).await.expect("it is the same site");
-    // The archive has copies of both, and its dump is refused by either.
+    // The archive contains copies of both stores, so both must reject a dump of it.
     let error = restore(two, &dump(far.clone()).await).await.expect_err("it has these counts");
     assert!(matches!(error, RestoreError::OwnCounts { .. }), "{error}");
     assert!(copy(&far, &far).await.is_err(), "a store is not its own archive");
@@ -210,7 +210,7 @@ async fn a_near_store_that_lost_everything_keeps_its_archive() {
     assert_eq!(lifetime(&Archive::new(near, far)).await, 1);
 }
 
-/// Makes a store older than all that was seen of others.
+/// Makes a store look older than any other store in the test.
 pub(crate) async fn age(store: &impl DocumentStore) {
     let document = store.read("store").await.expect("the store is there");
     let text = String::from_utf8(document.content).expect("a text");

@@ -1,4 +1,5 @@
-//! Values of labels: frequent ones count under their names, however many there are.
+//! Tests for label values: frequent values should count under their names, regardless of the number of
+//! values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -22,21 +23,21 @@ stores::on! {
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
-/// The places of a label.
+/// Places per label.
 const PLACES: u64 = 2000;
 
-/// An instant that all hits of a test have: in the middle of an hour of yesterday.
+/// Returns the instant used for all hits of a test: the middle of an hour of yesterday.
 fn yesterday() -> Timestamp {
     precision(3600).bucket(Timestamp::now().minus(86_400)).start.plus(1800)
 }
 
-/// An instance of a site that counts the referrers of its requests.
+/// An instance of a site that counts request referrers.
 struct Instance {
     counters: Counters,
     recorder: Recorder,
     values: LabelValues,
     hits: Counter,
-    /// The number of times that it saw each value, in each hour.
+    /// Recorded hits by hour and value.
     seen: BTreeMap<(Timestamp, String), u64>,
 }
 
@@ -49,7 +50,7 @@ impl Instance {
         Self { counters, recorder, values, hits, seen: BTreeMap::new() }
     }
 
-    /// Counts a request, and returns the counter of its value.
+    /// Counts a request and returns the counter used for the value.
     fn count(&self, value: Option<&str>, at: Timestamp) -> Counter {
         let noted = self.values.note(value, at, ONE);
         let counter = self.values.counter(noted);
@@ -83,7 +84,8 @@ impl Instance {
     }
 }
 
-/// Checks that no value had more hits than are counted and may be missed, nor fewer than are counted.
+/// Checks that the actual hits of all values are between the reported count and the count plus the reported
+/// number of missed hits.
 fn check(top: &LabelRanking, truth: &BTreeMap<&str, u64>) {
     let counted: BTreeMap<_, _> = top.values.iter().map(|(value, count)| (&**value, *count)).collect();
     assert!(counted.keys().all(|value| truth.contains_key(value)));
@@ -97,7 +99,7 @@ fn check(top: &LabelRanking, truth: &BTreeMap<&str, u64>) {
     }
 }
 
-/// What all instances saw, in one hour or in all.
+/// Returns the recorded hits of all instances, in an hour or in total.
 fn truth(instances: &[Instance], hour: Option<Timestamp>) -> BTreeMap<&str, u64> {
     let mut truth = BTreeMap::new();
     let seen = instances.iter().flat_map(|instance| &instance.seen);
@@ -107,7 +109,7 @@ fn truth(instances: &[Instance], hour: Option<Timestamp>) -> BTreeMap<&str, u64>
     truth
 }
 
-/// Real values, of which the first is the most frequent: they fall as those of real sites do.
+/// Returns a random real value. The frequencies fall with the rank like on real sites.
 fn real(random: &mut Random) -> String {
     let mut at = random.among(0..6283);
     let found = (1..=300).find(|rank| {
@@ -130,7 +132,7 @@ fn with_fewer_places_a_value_needs_a_larger_share() {
         (places..all).for_each(|_| _ = counted_as("first 0"));
         let late = name("label:plan:late");
         let before = (1..).take_while(|_| counted_as("late").as_ref() != Some(&late)).count();
-        // Its own hits are among all.
+        // The hits of this value are also part of the total.
         assert_eq!(before + 1, all.div_ceil(places - 1));
     }
     for places in [0, 2001] {
@@ -144,14 +146,14 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
     const MADE_UP: u64 = 1_000_000;
     let (mut random, at) = (Random::storm("of made-up values"), yesterday());
     let mut site = Instance::over(MemoryStore::new());
-    // The scan is there first, and takes all places.
+    // The scan comes before the real values and takes all places.
     let mut made_up = 0;
     let mut scan = |site: &Instance, random: &mut Random| {
         made_up += 1;
         site.count(Some(&format!("{}-{}.example", made_up, random.next())), at);
     };
     (0..2 * PLACES).for_each(|_| scan(&site, &mut random));
-    // It repeats itself as well, which makes no value frequent.
+    // The scan also repeats some values, but this should not make a value frequent.
     let mut real_ones = BTreeMap::<_, u64>::new();
     let mut both = |count: u64| {
         for _ in 0..count {
@@ -170,7 +172,7 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
     let top = site.top(3600, at).await;
     let all = 2 * MADE_UP + 2 * PLACES + 1000 * 2;
     assert_eq!(top.total, all);
-    // All that have more than 0.1 % are there, and the hundred most frequent are the first hundred.
+    // All values above 0.1 % must be listed, and the top hundred must match.
     let mut ranked: Vec<_> = real_ones.iter().map(|(value, count)| (*count, value.as_str())).collect();
     ranked.sort_unstable_by(|one, other| other.cmp(one));
     let listed: BTreeSet<_> = top.values.iter().map(|(value, _)| value.as_str()).collect();
@@ -183,7 +185,7 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
         hundred(&mut ranked.iter().map(|(_, value)| *value)),
         hundred(&mut top.values.iter().map(|(value, _)| &**value)),
     );
-    // Neighbours whose difference is smaller than what is told to be missed may change places.
+    // Neighbours can be swapped if they differ by less than the reported number of missed hits.
     let least = ranked[99].0;
     for value in expected.difference(&found) {
         assert!(
@@ -253,7 +255,7 @@ async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
         recorder.record_at(counter, None, at, hits);
     };
     (0..101_000).for_each(|n| hits(&format!("{n:06}"), ONE));
-    // The last ones by name.
+    // These values sort last.
     for (value, count) in [("x", 7), ("y", 9), ("z", 8)] {
         hits(value, count.try_into().expect("not 0"));
     }
@@ -274,10 +276,10 @@ async fn what_values_have_missed_is_bounded_in_every_hour_over_three_instances()
     for hour in 0..4_u64 {
         for _ in 0..60_000 {
             let instance = usize::try_from(random.among(0..3)).expect("one of three");
-            // Some come late, from an hour before.
+            // Some hits are late by an hour.
             let late = if random.among(0..10) == 0 { 3600 } else { 0 };
             let at = first.plus(3600 * hour).minus(late);
-            // What is frequent changes from hour to hour, and from instance to instance.
+            // The frequent values change by hour and by instance.
             let value = match random.among(0..4) {
                 0 => format!("made-up-{}", random.next() % 1_000_000),
                 1 => format!("of-{instance}-{}", random.among(0..3000)),
@@ -367,7 +369,7 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     assert_eq!((a.total, a.values.len(), &*a.values[0].0), (1200, 3, "value:0"));
     let nothing = stats.label("nothing", day, range.clone(), 3).await.expect("readable");
     assert_eq!((nothing.total, nothing.values.len()), (0, 0));
-    // Whichever of them a reader knows of, and whatever it expects besides.
+    // The totals should not depend on the labels that a reader knows or expects.
     let stranger = Counters::builder(store).build().expect("the defaults are fine").stats();
     for (stats, expected) in [
         (&stats, &[][..]),
@@ -385,7 +387,7 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     assert_eq!(stranger.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
 }
 
-/// Reads a log from where the store is, in chunks, up to a position.
+/// Reads a log from the store position to `end`, in chunks.
 async fn read(instance: &Instance, source: &mut Source, log: &[String], chunk: u64, end: u64) -> Commit {
     let at = yesterday();
     while source.position() < end {
@@ -411,7 +413,7 @@ async fn two_readers_of_one_log_that_name_other_values_count_each_record_once(st
     };
     let log: Vec<_> = (0..9000).map(|_| value(&mut random)).collect();
     let mut readers: Vec<_> = (0..2).map(|_| Instance::over(store.clone())).collect();
-    // What the second one has seen is something else, so that it names other values.
+    // The second reader has already seen other values, so that it names different values.
     let taken: Vec<_> = (0..2 * PLACES).map(|n| format!("taken-{n}")).collect();
     taken.iter().for_each(|value| _ = readers[1].count(Some(value), yesterday()));
     let mut sources = Vec::new();
@@ -430,7 +432,7 @@ async fn two_readers_of_one_log_that_name_other_values_count_each_record_once(st
         while read(reader, source, &log, 500, 9000).await == Commit::Moved {}
         assert!(source.ledger().hits.balance());
     }
-    // What it has missed is told once, with these or with those of the log.
+    // Missed hits are reported once, either with these hits or with the log.
     readers[1].flush().await;
     let top = readers[0].top(3600, yesterday()).await;
     assert_eq!(top.total, 9000 + taken.len() as u64);
@@ -454,7 +456,8 @@ fn a_value_that_has_a_place_counts_without_an_allocation() {
 async fn a_hit_whose_value_has_lost_its_place_meanwhile_is_told_as_missed() {
     let (mut site, at) = (Instance::over(MemoryStore::new()), yesterday());
     let noted = site.values.note(Some("slow.example"), at, ONE);
-    // Everything else is seen more often, in this hour and the next, and one needs the place.
+    // The other values are more frequent in this hour and in the next hour, so the place will be needed for
+    // such a value.
     for n in 0..PLACES - 1 {
         (0..2).for_each(|_| _ = site.count(Some(&format!("{n}.example")), at));
     }

@@ -1,4 +1,4 @@
-//! The metrics of a process, exported through the `metrics` facade.
+//! Tests for the process metrics, exported via the `metrics` facade.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use counter_core::window::{Dimensions, Window, WindowCounters};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-/// The page of the documentation that names them all.
+/// The documentation page with all metric names.
 const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
 
-/// Flushes some hits under an exporter of the test's own, and returns what that has to tell.
+/// Flushes some hits with a local exporter and returns the exported text.
 fn exported() -> String {
     let exporter = PrometheusBuilder::new().build_recorder();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -41,7 +41,7 @@ fn exported() -> String {
     exporter.handle().render()
 }
 
-/// Name and labels to value, as in the text of an exporter.
+/// Parses the exporter text to a map from name and labels to value.
 fn values(text: &str) -> BTreeMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let values = lines.map(|line| line.rsplit_once(' ').expect("a name and a value"));
@@ -86,7 +86,7 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
 #[test]
 fn every_metric_is_documented_and_described_and_named_by_the_conventions() {
     let text = exported();
-    // What a histogram is exported as has endings of its own.
+    // Histograms are exported with additional suffixes.
     let name = |labelled: &str| {
         let name = labelled.split('{').next().expect("a name");
         name.trim_end_matches("_sum").trim_end_matches("_count").to_owned()

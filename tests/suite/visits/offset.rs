@@ -1,4 +1,4 @@
-//! Days that begin at a site's own midnight, on every store.
+//! Tests for days that start at the local midnight of a site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -34,10 +34,10 @@ stores::on! {
     }
 }
 
-/// India: hours begin at half past, days at 18:30 UTC.
+/// UTC offset of India: hours start at half past, and days at 18:30 UTC.
 const INDIA: i32 = 19_800;
 
-/// The midnight that a day in India begins with, long ago.
+/// Start of a day in India, in the distant past.
 const MIDNIGHT: u64 = 1_585_852_200;
 
 const DAY: u64 = 86_400;
@@ -58,7 +58,7 @@ async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store
     let mut counters = builder.build().expect("good settings");
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     let hits = recorder.counter("hits");
-    // Over less than the 120 hours that the finest precision keeps.
+    // These span less than the 120 hours retained in the finest precision.
     let instants: Vec<_> = (0..500).map(|n| now.minus(n * 7919 % 420_000)).collect();
     for at in &instants {
         recorder.record_at(hits, None, *at, NonZeroU32::MIN);
@@ -101,7 +101,7 @@ async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store + Cl
         let uniques = stats.uniques(&hits, day(&stats), range.clone()).await.expect("readable");
         assert_eq!(uniques.visitors, visitors);
         assert_eq!(stats.total(&hits[0], day(&stats), range).await.expect("readable"), count);
-        // A day is 24 of the hours there.
+        // A local day consists of 24 local hours.
         let hour = stats.grid().visitors.of_width(3600).expect("hours are kept").precision;
         let uniques = stats.uniques(&hits, hour, start..start.plus(DAY)).await.expect("readable");
         assert_eq!(uniques.visitors, visitors);
@@ -125,7 +125,7 @@ async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + 
         assert_eq!(stats.total(&name("hits"), day(&stats), range.clone()).await.expect("readable"), count);
         let uniques = stats.uniques(&[name("hits")], day(&stats), range.clone()).await;
         assert_eq!(uniques.expect("readable").visitors, count);
-        // Where buckets begin together they are the same, and so is what was ever counted.
+        // Buckets that start at the same time are shared, and so is the lifetime.
         assert_eq!(stats.total(&name("hits"), precision(60), range).await.expect("readable"), 6);
         assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [6]);
         let known = stats.list_counters(None, 10).await.expect("readable").counters;
@@ -134,7 +134,7 @@ async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + 
     }
 }
 
-/// A visit at noon of each of 130 days in India, which are 06:30 in UTC.
+/// Records a visit at noon (06:30 UTC) on 130 consecutive days in India.
 async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     let finest = counts.of_width(86_400).expect("days are kept").precision;
     let noon = |day| unix(MIDNIGHT + DAY * day + DAY / 2);
@@ -158,7 +158,7 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     assert!(matches!(verdict, ApplyOutcome::Applied(_)), "{verdict:?}");
 }
 
-/// The days that are left of those, by their numbers.
+/// Returns the numbers of these days that are still stored.
 async fn days_left(store: &impl Store, precision: Precision) -> BTreeSet<u64> {
     let samples = samples_of(store, &[name("a")], precision, always()).await.concat();
     let number = |start: Timestamp| (start.as_unix() + DAY / 2 - MIDNIGHT) / DAY;
@@ -199,7 +199,7 @@ async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl
     for kept in [&utc, &india] {
         visit_every_noon(&store, kept.clone()).await;
     }
-    // In UTC it is still the evening of the day before.
+    // In UTC, it is still the evening before.
     let midnight = MIDNIGHT + 129 * DAY;
     assert_eq!(clean(&store, midnight, &utc).await, 9 + 10);
     assert_eq!(days_left(&store, days[0]).await, (9..130).collect());
@@ -273,7 +273,8 @@ async fn what_another_program_wrote_with_an_offset_is_cleaned_by_it() {
 
 #[tokio::test]
 async fn nobody_is_recognised_after_the_site_s_midnight() {
-    // Wherever it may be, it is nearly midnight there; and it is still, when all is ready.
+    // We choose the offset so that midnight is a few seconds away, and try again with more time if it passes
+    // before we are ready.
     for left in [2, 4, 8, 16, 32] {
         if nobody_is_recognised_after(Timestamp::now().plus(left)).await {
             return;
@@ -282,7 +283,7 @@ async fn nobody_is_recognised_after_the_site_s_midnight() {
     panic!("that took longer than half a minute");
 }
 
-/// Whether it could be shown: not when the midnight is over before anybody came.
+/// Returns `false` if midnight passed before the first visit, because then the test can't prove anything.
 async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
     let store = MemoryStore::new();
     let behind = i32::try_from(midnight.as_unix() % DAY).expect("less than a day");

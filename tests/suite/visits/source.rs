@@ -1,4 +1,4 @@
-//! Sources: each record of a log counts once, whatever its readers and the store go through.
+//! Tests for sources: log records must count exactly once, even if readers or the store fail.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,7 +38,7 @@ stores::on! {
     }
 }
 
-/// A log whose records lie at positions with gaps, as those of a compacted topic do.
+/// A log with gaps between positions, like a compacted topic.
 #[derive(Clone, Copy)]
 struct Log {
     records: u64,
@@ -66,7 +66,7 @@ impl Log {
         format!("/{}", number % Self::PAGES)
     }
 
-    /// Reads the record at a position into a source, which has to be told what its number is.
+    /// Passes the next log record to the source, with the range of positions that this record covers.
     fn read(self, counters: &Counters, source: &mut Source) -> bool {
         let number = source.position().div_ceil(Self::WIDTH);
         let (recorder, visitor) = (counters.recorder(), Self::visitor(number));
@@ -83,7 +83,7 @@ impl Log {
         source.position().div_ceil(Self::WIDTH) >= self.records
     }
 
-    /// What the counters should be in the end.
+    /// Returns the expected final counts.
     fn counts(self) -> BTreeMap<CounterName, u64> {
         let mut counts = BTreeMap::from([(name("hits"), self.records)]);
         for number in 0..self.records {
@@ -141,7 +141,7 @@ async fn open(counters: &Counters) -> Source {
     counters.sources().open(visits()).await.expect("the store is there")
 }
 
-/// Reads up to a number of records, or to the end.
+/// Reads up to `records` records, or to the end of the log.
 fn read(log: Log, counters: &Counters, source: &mut Source, records: u64) {
     for _ in 0..records {
         if log.is_read(source) || log.read(counters, source) {
@@ -184,7 +184,7 @@ async fn a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled(store:
     assert_eq!(second.commit().await.expect("the store is there"), Commit::Moved);
     assert!(second.ledger().hits.returned > 0 && second.ledger().hits.balance(), "{:?}", second.ledger());
     read_all(log, &other, &mut second).await;
-    // The first is at a place where the store was.
+    // The store has already passed the position of the first reader.
     read_all(log, &counters, &mut first).await;
     assert!(first.ledger().hits.balance() && second.ledger().hits.balance());
     log.assert_counted(&counters).await;
@@ -220,7 +220,7 @@ async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl S
     assert_eq!(reader.check().await.expect("the store is there"), Commit::Done);
     assert_eq!(idle.check().await.expect("the store is there"), Commit::Moved);
     assert_eq!(idle.position(), reader.position());
-    // Folded and not sent: the store is where it should be, and a check changes nothing.
+    // Folded but not sent: the store position is as expected, so a check should not change anything.
     let mut late = open(&counters).await;
     let records = |from: u64| (from..from + 3).map(|start| start..start + 1);
     for range in records(late.position()) {
@@ -232,7 +232,7 @@ async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl S
     log.assert_counted(&counters).await;
 }
 
-/// A batch of a source that holds nothing.
+/// Builds an empty source batch for all shards.
 fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<Duration>) -> Vec<Batch> {
     let kind = FenceKind::Source { life };
     let fence = Fence { writer, kind, sequence: range.end, after: range.start };
@@ -268,7 +268,8 @@ async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
     positions
 }
 
-/// Cleans all shards with the clock of a process. `Timestamp::now` may be a tick behind the clock of the store.
+/// Cleans each shard. `now` should be passed explicitly because `Timestamp::now` can be slightly behind the
+/// store clock.
 async fn clean(store: &impl Store, now: Timestamp) {
     for shard in store.shards().iter() {
         while store.clean(shard, now, &Grid::default().counts).await.expect("the store is there").more {}
@@ -320,12 +321,12 @@ async fn a_source_that_is_forgotten_begins_anew_and_its_counts_stay(store: impl 
     let mut another = counters.sources().open(other.clone()).await.expect("the store is there");
     read_all(log, &counters, &mut another).await;
     counters.sources().forget(visits()).await.expect("the store is there");
-    // Twice does no harm, nor does what was never there.
+    // It should be harmless to forget a source twice, or to forget an unknown source.
     counters.sources().forget(visits()).await.expect("the store is there");
     clean(&store, Timestamp::now().plus(1)).await;
     assert_eq!(open(&counters).await.position(), 0);
     assert!(log.is_read(&counters.sources().open(other).await.expect("the store is there")));
-    // A reader that has it open all the same reads from the beginning.
+    // A reader that still has this source open should restart from the beginning.
     source.skip(log.records * Log::WIDTH..log.records * Log::WIDTH + 1, Skip::Excluded);
     assert_eq!(source.close().await.expect("the store is there"), Commit::Moved);
     assert_eq!(source.position(), 0);
@@ -343,7 +344,7 @@ async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clo
     log.assert_counted(&over(store)).await;
 }
 
-/// Reads the log in chunks of any size, gives up in the middle of commits, and begins again now and then.
+/// Reads the log in random chunks, drops some commits midway, and reopens the source from time to time.
 async fn read_with_pauses(log: Log, counters: Counters, mut random: Random) {
     let mut source = patient_open(&counters).await;
     loop {
@@ -478,7 +479,7 @@ async fn a_source_that_stands_still_or_has_lost_records_is_a_hint() {
     let status = &counters.sources().statuses()[0];
     assert_eq!((status.lag(), status.lag_time(Timestamp::MAX)), (Some(0), Some(Duration::ZERO)));
     assert!(status.committed.is_some() && status.standing_for.is_none());
-    // A log that is closed is another reader's.
+    // After the log is closed, it belongs to another reader.
     source.set_end(100);
     tokio::time::advance(Duration::from_secs(600)).await;
     assert_eq!(hints(), ["source_stands_still", "records_lost"]);
@@ -597,7 +598,7 @@ async fn a_storm_of_lost_replies_and_killed_readers_leaves_every_total_exact() {
         let store = store(&proxy.url()).await;
         let mut random = random.fork();
         readers.spawn(async move {
-            // Killed at any await, as often as it takes.
+            // The reader is killed at arbitrary await points until it gets to the end.
             loop {
                 let reading = read_with_pauses(log, over(store.clone()), random.fork());
                 if timeout(random.millis(20..400), reading).await.is_ok() {

@@ -1,4 +1,5 @@
-//! The loops that send and clean: nothing that they call ends them, and that they do not run is told.
+//! Tests for the background loops that flush and clean: panics and errors must not end a loop, and it should
+//! be reported if no loop is running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +21,7 @@ use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
 
-/// A store that panics, or fails, for its next calls.
+/// A store that can be made to panic or fail for a number of calls.
 #[derive(Clone, Debug, Default)]
 struct Shaky {
     panics: Arc<AtomicU32>,
@@ -37,7 +38,7 @@ impl Hand for Shaky {
     }
 }
 
-/// A log that cannot be written.
+/// A subscriber that panics on events.
 struct Broken;
 
 impl tracing::Subscriber for Broken {
@@ -72,7 +73,7 @@ async fn applied(recorder: &Recorder, hits: u64) {
     until("the hits are applied", LIMIT, async || recorder.ledger().hits.applied == hits).await;
 }
 
-/// Both loops at work over a shaky store.
+/// Counters and a cleaner with both loops running on a `Shaky` store.
 struct Site {
     hand: Shaky,
     recorder: Recorder,
@@ -118,7 +119,7 @@ async fn a_log_that_panics_ends_neither_loop_and_costs_no_hit() {
     let site = Site::start();
     let _broken = tracing::subscriber::set_default(Broken);
     for hits in 1..=3 {
-        // The trouble begins and ends, which is logged both times.
+        // Both the start and the end of the failure are logged.
         site.hand.fails.store(10, Ordering::Relaxed);
         hit(&site.recorder);
         applied(&site.recorder, hits).await;

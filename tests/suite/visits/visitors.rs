@@ -1,4 +1,4 @@
-//! Sketches against the server's own HyperLogLog, and visitors on their way to it.
+//! Compares sketches with HyperLogLogs of the server, and tests how visitors get to the store.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ impl Site {
         Self { server, counters, hour: precision(3600).bucket(Timestamp::now()).start }
     }
 
-    /// Visits in the current hour, and a flush.
+    /// Records visits in the current hour and flushes.
     async fn visits(&mut self, visitors: std::ops::Range<u32>) {
         let recorder = self.counters.recorder();
         let page = recorder.counter("page");

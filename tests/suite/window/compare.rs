@@ -1,4 +1,4 @@
-//! Counts of windows beside those of another place.
+//! Tests for comparing window counts with external counts.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! The contract of counters of windows, on every store.
+//! Contract tests for window counters in any store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -32,7 +32,7 @@ stores::on! {
 pub(super) fn assert_that_all_expires(servers: &impl Servers) {
     for server in servers.each() {
         for key in server.strings(&["KEYS", "*"]) {
-            // -2: it has gone meanwhile.
+            // -2 means that the key is already gone.
             assert_ne!(server.int(&["TTL", &key]), -1, "{key}");
         }
     }
@@ -50,7 +50,8 @@ pub(super) fn token(of: u32) -> VisitorId {
     VisitorKey::new([5; 16]).visitor(&[&of.to_le_bytes()])
 }
 
-/// Hours, and an instant in the middle of the current one, which so is the same for all of a test.
+/// Returns counters by the hour, with windows aligned so that `now` is in the middle of a window for the
+/// whole test.
 pub(super) fn hours(store: impl WindowStore + Clone) -> (WindowCounters, Timestamp) {
     let now = Timestamp::now();
     let offset = u32::try_from(now.minus(1800).as_unix() % 3600).expect("less than an hour");
@@ -177,7 +178,7 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
     }
 }
 
-/// A store as a process sees it whose clock is this many seconds behind the store's.
+/// A store with a clock that is this many seconds ahead of the process.
 #[derive(Clone, Debug)]
 struct Ahead<S>(S, i64);
 
@@ -244,7 +245,7 @@ impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
 async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore + Clone) {
     for (place, ahead) in (0_u32..).zip([0, 7200, -7200, 90 * 86_400, -86_400]) {
         let (hours, now) = hours(store.clone());
-        // What is 0 or several windows off begins at the same second of the hour.
+        // The offset is a multiple of the window width, so windows start at the same second of the hour.
         let other = WindowCounters::new(Ahead(store.clone(), ahead), hours.window());
         let name = app(&place.to_string());
         assert_eq!(hours.increment_at(&name, n(1), now).await.expect("counted"), 1);
@@ -269,7 +270,7 @@ async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore 
 
 async fn a_decision_has_the_time_of_the_store(store: impl WindowStore + Clone) {
     for (place, ahead) in (0_u32..).zip([0, 600, -600]) {
-        // In the same window by both clocks.
+        // Both clocks are in the same window.
         let (hours, now) = hours(store.clone());
         let store = Ahead(store.clone(), ahead);
         let counters = WindowCounters::new(store.clone(), hours.window());
@@ -329,7 +330,7 @@ async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowSto
         });
     }
     let counts = clients.join_all().await.concat();
-    // Each count was the answer to exactly one increment.
+    // Each count must be returned to exactly one increment.
     for (of_a, all) in [(true, 250), (false, 750)] {
         let counts = counts.iter().filter(|(client, _)| (*client == 0) == of_a).map(|(_, count)| *count);
         let counts: BTreeSet<_> = counts.collect();

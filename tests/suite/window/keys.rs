@@ -1,4 +1,4 @@
-//! Counters of windows as they lie in Redis: their keys, how long they stay, and who may write them.
+//! Tests for window counters in Redis: keys, expiries and required permissions.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::contract::{app, assert_closed, assert_that_all_expires, hours, n, tok
 use crate::stores::without_scripts;
 use crate::support::{expiry, store};
 
-/// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
+/// The guide page. We run the `ACL SETUSER` lines exactly as they are printed there.
 const GUIDE: &str = include_str!("../../../counter-core/src/guide/window.rs");
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn an_expiry_is_set_once_to_the_end_of_what_is_kept() {
         };
         hours.increment_at(&app("a"), n(1), now).await.expect("counted");
         assert_eq!(expiry(&server, &key("a")), end + 3600);
-        // Another would keep it for longer, and does not move it.
+        // A client with a longer retention must not move the expiry.
         let longer = hours.clone().keep(9);
         longer.increment_at(&app("a"), n(1), now).await.expect("counted");
         longer.try_acquire_at(&app("a"), 9, n(1), now).await.expect("decided");

@@ -1,4 +1,4 @@
-//! Counters of windows when the store fails them.
+//! Tests for window counters if the store fails.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::contract::{app, hours, n, token};
 use crate::stores::without_scripts;
 use crate::support::store;
 
-/// A server behind a proxy, and counters on both ways.
+/// A server with a proxy, and window counters which connect to either of these.
 struct Place {
     server: RedisServer,
     proxy: FaultProxy,
@@ -28,7 +28,7 @@ impl Place {
         let (direct, now) = hours(store(&server.url()).await);
         let hours = WindowCounters::new(store(&proxy.url()).await, direct.window());
         let place = Self { server, proxy, hours, direct, now };
-        // The server learns the scripts.
+        // Loads the scripts into the server.
         place.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
         place.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
         place.hours.increment_at(&app("warm"), n(1), now).await.expect("counted");
@@ -43,7 +43,7 @@ impl Place {
         self.hours.increment_at(&app(name), n(1), self.now).await.map_err(|error| error.kind().clone())
     }
 
-    /// Until the client has connected again.
+    /// Waits until the client has reconnected.
     async fn until_connected(&self) {
         let there = async || self.increment("probe").await.is_ok();
         until("the client is connected", LIMIT, there).await;
@@ -85,7 +85,7 @@ async fn what_the_server_cannot_do_now_is_tried_again_and_counts_once() {
     }
     place.proxy.reply_with(1000, "LOADING Redis is loading");
     assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
-    // That will not change by itself.
+    // This error is permanent, so it should not be retried.
     let before = place.proxy.answered();
     place.proxy.reply_with(9, "OOM command not allowed");
     assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
@@ -116,7 +116,8 @@ async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
             let errors = place.server.command(&["INFO", "errorstats"]).text().expect("a text");
             errors.contains("NOREPLICAS")
         };
-        // It asks again for two seconds, in which a busy machine may do nothing else.
+        // The client retries for two seconds, but a busy machine may be unable to do anything else in this
+        // time.
         let mut answer = Err(ErrorKind::Refused);
         let counts = async || {
             lack("1");
@@ -145,7 +146,7 @@ async fn a_limit_without_scripts_is_exact_while_others_change_its_counter_all_th
     for _ in 0..4 {
         clients.push(WindowCounters::new(store(&proxy.url()).await, direct.window()));
     }
-    // Every watch fails: the key is changed many times before the next reply.
+    // The watch will always fail because the key changes multiple times before the next reply.
     proxy.delay_replies(Duration::from_millis(2));
     let mut other = TcpStream::connect(server.address()).await.expect("it accepts");
     let others = tokio::spawn(async move {
@@ -217,13 +218,14 @@ async fn those_that_wait_at_the_same_time_share_a_call() {
             let (front, now) = (front.clone(), place.now);
             clients.spawn(async move { front.increment_at(&app("a"), n(1), now).await.expect("counted") });
         }
-        // On the one thread that there is each of them has asked by then.
+        // There is just a single thread, so every client must have sent the request by now.
         until("a call is under way", LIMIT, async || place.proxy.held() == round).await;
         place.proxy.release();
         clients.join_all().await;
     }
     assert_eq!(place.counted("a").await, 2000);
-    // EVALSHA, SET and INCRBY, in each round of the first and of all who came while it was under way.
+    // EVALSHA, SET and INCRBY per round: a call for the first client, and a call for those that arrived while
+    // it was running.
     let calls = place.server.command_calls() - before;
     assert!(calls <= 4 * 2 * 3 + 1, "{calls}");
     drop(front);

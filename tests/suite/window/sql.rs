@@ -1,4 +1,4 @@
-//! Counters of windows as they lie in SQL databases, and when these fail them.
+//! Tests for the rows of window counters in SQL databases, and for database failures.
 
 use counter_core::entity::sqlx::{self, MySql, MySqlPool, PgPool, QueryBuilder, Sqlite, SqlitePool};
 use counter_core::window::{Addition, Window, WindowCounters, WindowKey, WindowStore};
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::contract::{app, hours, n, token};
 use crate::stores::{databases, sql};
 
-/// A key of which the store's clock may say anything.
+/// Builds a key that is valid for any store clock.
 fn key(counter: &str, expiry: Timestamp) -> WindowKey {
     WindowKey {
         counter: counter.into(),
@@ -44,7 +44,7 @@ async fn what_has_expired_counts_for_nothing_and_begins_anew() {
         }
         assert_eq!(store.add_once(&open, token(1)).await.expect("counted"), (true, 3));
         assert_eq!(store.add_once(&open, token(1)).await.expect("counted"), (false, 3));
-        // The expiry is that of the first call.
+        // The expiry of the first call applies.
         assert_eq!(add(&store, &over, 1).await, Ok(4));
         assert_eq!(store.counts(&[open]).await.expect("readable"), [4]);
     }
@@ -56,7 +56,7 @@ async fn what_has_expired_is_removed_with_its_tokens() {
     for url in urls {
         let store = sql(&url).await;
         let now = Timestamp::now();
-        // The first call removes nothing, and is the one of this minute.
+        // The first call uses up the cleanup of this minute while there is nothing to remove.
         assert_eq!(add(&store, &key("app=kept", now.plus(3600)), 1).await, Ok(1));
         let additions: Vec<_> = (0..1500)
             .map(|app| Addition { key: key(&format!("app={app}"), now.minus(10)), amount: 1 })
@@ -67,7 +67,7 @@ async fn what_has_expired_is_removed_with_its_tokens() {
         }
         let kept = key("app=kept", now.plus(3600));
         assert!(store.add_once(&kept, token(1)).await.expect("counted").0);
-        // Another process removes a thousand with each call, as long as there is more.
+        // Another process removes a thousand rows per call as long as there are more.
         let other = SqlStore::connect(&url).await.expect("a database");
         for _ in 0..3 {
             add(&other, &kept, 1).await.expect("counted");
@@ -77,7 +77,7 @@ async fn what_has_expired_is_removed_with_its_tokens() {
     }
 }
 
-/// The number of rows in the tables of windows and of tokens.
+/// Returns the number of rows in the window table and in the token table.
 async fn rows(url: &str) -> [i64; 2] {
     let mut rows = [0; 2];
     for (rows, table) in rows.iter_mut().zip(["access_window", "access_window_token"]) {

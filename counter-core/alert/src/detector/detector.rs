@@ -11,32 +11,34 @@ use super::silence::Silence;
 use super::stillness::Stillness;
 use super::tail::Tails;
 
-/// The number of values that a detector needs before it judges.
+/// The minimum number of values that a detector needs to evaluate a bucket.
 const MIN_VALUES: u32 = 30;
-/// The number of errors by which it knows how far ordinary values stray: those of three weeks, within these bounds.
+/// The number of errors used to estimate the tails: three weeks, within these bounds.
 const ERRORS: std::ops::RangeInclusive<u64> = 128..=1024;
-/// The probability from which on a value is an outlier: it is learned from no more than as one that is as improbable.
+/// A value is an outlier if it is less probable than this. Outliers are clamped to this limit for learning.
 const OUTLIER: f64 = 1e-3;
-/// The number of buckets after a gap that are not judged.
+/// The number of buckets to skip if there is a gap.
 const SETTLE: u32 = 3;
-/// The largest error by which models are compared, in standard deviations.
+/// The maximum error for the comparison of models, in standard deviations.
 const MAX_ERROR: f64 = 10.0;
 
-/// A detector of unusual values in a series, one bucket after the other.
+/// An online detector for unusual values in a series.
 ///
-/// It expects a value based on the time of day, the time of the week, and the latest values. It compares several such models by
-/// their errors so far, and has the band around the best of them by the tails of its errors. It learns little from outliers, so
-/// the band is as narrow after an event as before.
+/// The expected value is based on the time of day, the time of the week, and the latest values. The detector
+/// runs multiple such models and selects one of them by past errors. The band around the expected value is
+/// derived from the tails of these errors. Outliers only have a small effect on learning, so an event will
+/// not widen the band.
 ///
-/// - It judges from the 31st value on, and a missing bucket does not count as 0. The three buckets after a gap are not judged,
-///   because an outage may have changed the level.
-/// - Its level follows the values. Eight outliers in a row on one side are a new level, which is expected from then on. A
-///   return to the old level within a day is not unusual.
-/// - Measures that stay the same where they have always changed are a flat line, such as that of a sensor that is stuck.
-/// - Counts are never steadier than those of hits that arrive independently: 0 instead of 2 is nothing unusual.
+/// - Evaluation starts with the 31st value. A missing bucket does not count as 0. The three buckets that
+///   follow a gap will not be evaluated, because an outage might have changed the level.
+/// - The level follows the values. Eight consecutive outliers on the same side will be adopted as a new
+///   level. A return to the old level within a day is not considered unusual.
+/// - If a measure that always used to change stays the same, this is a flat line, like that of a stuck
+///   sensor.
+/// - Counts are assumed to vary by at least as much as independent hits: 0 instead of 2 is not unusual.
 ///
-/// It takes about 8 KB, and a microsecond for a bucket (in release). It reads no clock, and two detectors that were given
-/// the same say the same.
+/// A detector takes ~8 KB, and a microsecond per bucket (in release mode). It does not read a clock, and is
+/// deterministic.
 ///
 /// ```
 /// use counter_alert::detector::Detector;
@@ -63,31 +65,31 @@ pub struct Detector {
     /// The maximum number of errors.
     kept: usize,
     tails: Option<Tails>,
-    /// The errors that came since the tails were measured.
+    /// The number of errors added since the tails were estimated.
     fresh: usize,
     /// The number of values so far.
     seen: u32,
-    /// The end of the last bucket.
+    /// The end of the latest bucket.
     next: Option<Timestamp>,
     settling: u32,
     shifts: Shifts,
-    /// The error of the last value, if it was an outlier and the one before was not.
+    /// The latest error, if this is a single outlier.
     outlier: Option<f64>,
     silence: Silence,
     stillness: Stillness,
 }
 
 impl Detector {
-    /// The share of ordinary buckets beyond the band, on each side, unless another one is asked for: one in 250,000, which
-    /// are the minutes of six months.
+    /// The default share of ordinary buckets outside the band, on either side: 1 in 250,000, i.e. a minute in
+    /// six months.
     pub const FALSE_ALARMS: f64 = 1.0 / 250_000.0;
 
-    /// Creates a detector for counts in buckets of this width.
+    /// Creates a detector for counts with this precision.
     pub fn of_counts(precision: Precision) -> Self {
         Self::new(precision, Scale::Counts)
     }
 
-    /// Creates a detector for values that are measured, such as a temperature or a percentile: -1e30 to 1e30.
+    /// Creates a detector for measured values, like a temperature or a percentile: -1e30 to 1e30.
     pub fn of_measures(precision: Precision) -> Self {
         Self::new(precision, Scale::Measures)
     }
@@ -113,7 +115,7 @@ impl Detector {
         }
     }
 
-    /// Sets the share of ordinary buckets that are beyond the band, on each side: 1e-12 to 0.01. Default:
+    /// Sets the share of ordinary buckets outside the band, on either side: 1e-12 to 0.01. Default:
     /// [`FALSE_ALARMS`](Self::FALSE_ALARMS).
     #[must_use]
     pub fn false_alarms(mut self, share: f64) -> Self {
@@ -121,13 +123,13 @@ impl Detector {
         self
     }
 
-    /// Returns the end of the last bucket that it was given.
+    /// Returns the end of the latest observed bucket.
     pub fn next(&self) -> Option<Timestamp> {
         self.next
     }
 
-    /// Takes the mean value of a longer time, such as an hour, from which buckets of minutes learn their day and week.
-    /// These have to be given before the buckets themselves, the oldest first.
+    /// Learns the mean of a longer time, such as an hour. You can use this to train the day and week for
+    /// buckets of minutes. This must be called before the first bucket is observed, in chronological order.
     pub fn learn(&mut self, start: Timestamp, width: u64, mean: f64) {
         if self.seen == 0 && mean.is_finite() {
             let middle = start.plus(width / 2).minus(self.width / 2);
@@ -135,11 +137,11 @@ impl Detector {
         }
     }
 
-    /// Judges the value of the bucket that starts here, and learns from it.
+    /// Evaluates the value of the bucket with this start, and learns from it.
     ///
-    /// Buckets come in their order. One that is left out is not known, or not to be compared, as a holiday. Returns `None` if
-    /// there is nothing to compare with: at the beginning, after a gap, for a bucket that was observed already, and for a value
-    /// that is not finite.
+    /// Buckets must be passed in order. You can skip buckets that are unknown or should be ignored, e.g.
+    /// holidays. Returns `None` if we can't evaluate the value: at the start, following a gap, if the bucket
+    /// was already observed, and if the value is not finite.
     pub fn observe(&mut self, start: Timestamp, value: f64) -> Option<Judgement> {
         if !value.is_finite() || self.next.is_some_and(|next| start < next) {
             return None;
@@ -165,12 +167,12 @@ impl Detector {
         judgement
     }
 
-    /// Returns the weight of the next value in a mean over the values of late.
+    /// Returns the weight of the next value in a moving average.
     fn weight(&self) -> f64 {
         1.0 / (f64::from(self.seen) + 1.0).min(self.kept as f64)
     }
 
-    /// Returns the tails that values are judged by, if there are enough values and no gap was lately.
+    /// Returns the tails for evaluation, if there are enough values and no recent gap.
     fn tails_to_judge(&self) -> Option<Tails> {
         self.tails.filter(|_| self.seen >= MIN_VALUES && self.settling == 0)
     }
@@ -228,7 +230,7 @@ impl Detector {
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
         self.models.follow(&expected, scaled, bounded, max_square, self.settling > 0);
-        // The profile does not learn while a shift may be undone.
+        // We must not train the profile while a shift can still be undone.
         if !self.shifts.is_shifted() && self.shifts.outliers() == 0 {
             self.models.learn_season(start, error.map_or(scaled, |error| scaled - error + bounded(error)));
         }
@@ -238,7 +240,8 @@ impl Detector {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Learns the tails from an error. A single outlier belongs to them; several in a row are an event, and do not.
+    /// Updates the tails with an error. We include single outliers, but not a run of outliers, because this
+    /// is an event.
     fn learn_error(&mut self, error: f64) {
         let single = match self.shifts.outliers() {
             0 => self.outlier.take(),
@@ -254,7 +257,7 @@ impl Detector {
         }
     }
 
-    /// Keeps an error of the model that is used, and measures the tails again when there are enough fresh ones.
+    /// Stores an error of the current model, and estimates the tails again if there are enough new errors.
     fn keep(&mut self, error: f64) {
         if self.errors.len() >= self.kept {
             self.errors.pop_front();
@@ -290,7 +293,7 @@ mod tests {
         for n in 0..40 {
             assert_eq!(minutes.observe(start(60, n), 10.0).is_some(), n >= 30, "{n}");
         }
-        // One bucket that is missing is none; two are a gap.
+        // A single missing bucket is fine, but two are a gap.
         assert!(minutes.observe(start(60, 41), 10.0).is_some());
         for (n, is_judged) in [(44, false), (45, false), (46, false), (47, true)] {
             assert_eq!(minutes.observe(start(60, n), 10.0).is_some(), is_judged, "{n}");
@@ -311,7 +314,7 @@ mod tests {
             |n| minutes.observe(start(60, n), 50.0).is_some_and(|judgement| judgement.is_high());
         let high: Vec<u64> = (200..212).filter(|n| unusual(*n)).collect();
         assert!(high.first() == Some(&200) && (2..=8).contains(&high.len()), "{high:?}");
-        // Back at the level before, and at the new one again.
+        // We return to the old level, and then to the new level.
         for (n, value) in [(212, 2.0), (213, 1.0), (214, 3.0)] {
             let judgement = minutes.observe(start(60, n), value).expect("it judges");
             assert!(!judgement.is_unusual(), "{judgement:?}");

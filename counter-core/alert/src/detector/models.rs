@@ -1,27 +1,27 @@
-//! Models of a series, which are compared by their errors: each has a season, and a level around it.
+//! Models of a series, which are compared by error. A model consists of a season and a level.
 
 use counter_core::{Precision, Timestamp};
 
 use super::profile::Profile;
 
-/// The season by which a [`Detector`](super::Detector) expects values.
+/// The season in the model of a [`Detector`](super::Detector).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DetectedSeason {
-    /// The latest values alone.
+    /// Just the latest values.
     Level,
-    /// The time of day, and the latest values.
+    /// The time of day and the latest values.
     Day,
-    /// The time of the week, and the latest values.
+    /// The time of the week and the latest values.
     Week,
 }
 
-/// The weight of the latest error in the figure by which models are compared.
+/// The weight of the latest error in the moving average used for comparison.
 const COMPARED: f64 = 0.01;
-/// A model is replaced by one whose squared errors are smaller by this factor.
+/// We switch to another model if its squared error is smaller by this factor.
 const BETTER: f64 = 0.95;
 
-/// The models that are compared: their season, and the weight of an error in their level.
+/// The season of the models, and the weight of an error in the level.
 const MODELS: [(DetectedSeason, f64); 7] = [
     (DetectedSeason::Level, 0.05),
     (DetectedSeason::Level, 0.3),
@@ -32,16 +32,16 @@ const MODELS: [(DetectedSeason, f64); 7] = [
     (DetectedSeason::Week, 0.2),
 ];
 
-/// The model that needs no season and no long history.
+/// The default model, because it does not need a season or a long history.
 const DEFAULT: usize = 1;
 
-/// The least weight of an error in a level after a gap.
+/// The minimum weight of an error in the level while we recover from a gap.
 const AFTER_GAP: f64 = 0.5;
 
 /// A value for each model.
 pub(super) type Each<T> = [T; MODELS.len()];
 
-/// All models, and which one is in use.
+/// All models, and the selected model.
 #[derive(Clone, Debug)]
 pub(super) struct Models {
     profile: Profile,
@@ -50,14 +50,14 @@ pub(super) struct Models {
     used: usize,
 }
 
-/// The mean squared error of a model, and the weight of the values that it is a mean of.
+/// The mean squared error of a model, and the total weight of this mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fit {
     error: f64,
     weight: f64,
 }
 
-/// The model that was used, and the levels of all models, at one instant.
+/// A snapshot of the selected model and all levels.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Levels {
     pub(super) used: usize,
@@ -70,12 +70,12 @@ impl Models {
         Self { profile: Profile::new(precision), levels, fits, used: DEFAULT }
     }
 
-    /// Returns the season of the model that is used.
+    /// Returns the season of the selected model.
     pub(super) fn used_season(&self) -> DetectedSeason {
         MODELS[self.used].0
     }
 
-    /// Returns the model that is used, and all levels.
+    /// Returns a snapshot of the selected model and all levels.
     pub(super) fn levels(&self) -> Levels {
         Levels { used: self.used, levels: self.levels }
     }
@@ -93,7 +93,7 @@ impl Models {
         }
     }
 
-    /// Returns the value that each model expects.
+    /// Returns the expected value of each model.
     pub(super) fn all_expected(&self, start: Timestamp) -> Each<Option<f64>> {
         let (day, week) = (self.profile.day(start), self.profile.week(start));
         std::array::from_fn(|place| {
@@ -106,24 +106,25 @@ impl Models {
         })
     }
 
-    /// Returns the value that the model expects which is used.
+    /// Returns the expected value of the selected model.
     pub(super) fn expected(&self, start: Timestamp) -> Option<f64> {
         self.expected_by(self.used, start)
     }
 
-    /// Returns the value that is expected without a season.
+    /// Returns the expected value without a season.
     pub(super) fn expected_without_season(&self) -> Option<f64> {
         self.levels[DEFAULT]
     }
 
     fn expected_by(&self, place: usize, start: Timestamp) -> Option<f64> {
         let season = self.season(MODELS[place].0, start)?;
-        // The profile is a level by itself.
+        // The profile already includes a level.
         let level = self.levels[place];
         if MODELS[place].0 == DetectedSeason::Level { level } else { Some(season + level.unwrap_or(0.0)) }
     }
 
-    /// Returns the value that is expected with earlier levels, if the profile was moved by `shift` since then.
+    /// Returns the expected value for an earlier snapshot, if the profile has been shifted by `shift` since
+    /// then.
     pub(super) fn expected_with(&self, earlier: &Levels, shift: f64, start: Timestamp) -> Option<f64> {
         let (season, _) = MODELS[earlier.used];
         let usual = self.season(season, start)?;
@@ -131,13 +132,13 @@ impl Models {
         Some(usual - moved + earlier.levels[earlier.used].unwrap_or(0.0))
     }
 
-    /// Learns the seasons from a value.
+    /// Trains the seasons with a value.
     pub(super) fn learn_season(&mut self, start: Timestamp, value: f64) {
         self.profile.add(start, value);
     }
 
-    /// Moves all levels towards a value. `bounded` limits the error that a level follows, and `max_square` the squared error
-    /// by which models are compared.
+    /// Moves all levels towards a value. `bounded` limits the error for levels, and `max_square` limits the
+    /// squared error for the comparison of models.
     pub(super) fn follow(
         &mut self,
         expected: &Each<Option<f64>>,
@@ -162,7 +163,8 @@ impl Models {
         }
     }
 
-    /// Uses the model with the smallest errors, of those that were compared for long enough.
+    /// Selects the model with the smallest error, ignoring models that have not been compared for long
+    /// enough.
     pub(super) fn choose(&mut self) {
         let figure = |fit: &Fit| (fit.weight > 0.2).then(|| fit.error / fit.weight);
         let Some(current) = figure(&self.fits[self.used]) else { return };
@@ -175,7 +177,8 @@ impl Models {
         }
     }
 
-    /// Adopts the level of these values, which came after `earlier`; returns the shift of the profile.
+    /// Adopts the level of these values, which follow the `earlier` snapshot. Returns the shift of the
+    /// profile.
     pub(super) fn shift_to(&mut self, values: &[(Timestamp, f64)], earlier: &Levels) -> f64 {
         let mut levels = earlier.levels;
         for (place, (season, _)) in MODELS.into_iter().enumerate() {
@@ -197,7 +200,7 @@ impl Models {
         shift
     }
 
-    /// Returns to earlier levels, from which the profile was moved by `shift`.
+    /// Restores an earlier snapshot, and undoes the profile shift.
     pub(super) fn return_to(&mut self, earlier: &Levels, shift: f64) {
         (self.used, self.levels) = (earlier.used, earlier.levels);
         self.profile.shift(-shift);

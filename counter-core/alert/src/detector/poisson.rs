@@ -1,13 +1,14 @@
-//! Bounds of the Poisson distribution, which independent hits have.
+//! Bounds for the Poisson distribution, i.e. for independent hits.
 
-/// Chernoff's bound of the probability that a Poisson distribution with this mean is at least as far from it as this count.
+/// Returns the Chernoff bound: the maximum probability that a Poisson variable with this mean is at least as
+/// far from the mean as this count.
 pub(super) fn probability(count: f64, mean: f64) -> f64 {
     let mean = mean.max(1e-9);
     let distance = if count > 0.0 { count * (count / mean).ln() - count + mean } else { mean };
     (-distance).exp().min(1.0)
 }
 
-/// The counts between which that bound is larger than this probability, by bisection.
+/// Returns the range of counts for which the bound is at least this probability. We use bisection to find it.
 pub(super) fn band(mean: f64, bound: f64) -> (f64, f64) {
     let between = |mut inside: f64, mut outside: f64| {
         for _ in 0..50 {

@@ -1,46 +1,48 @@
-//! Profiles of a day and of a week: the usual values at their hours, learned one after the other.
+//! Daily and weekly profiles: the typical values by time of day and week, learned online.
 
 use counter_core::{Precision, Timestamp};
 
 const DAY: u64 = 86_400;
 const WEEK: u64 = 7 * DAY;
 const HOUR: u64 = 3600;
-/// The narrowest buckets that a day has a slot for each of; finer ones share those of hours.
+/// The minimum bucket width to use a slot per bucket in the daily table. Narrower buckets use hourly slots
+/// instead.
 const FINEST: u64 = 300;
-/// The least weight of the latest day, and of the latest week, in a slot: a profile forgets.
+/// The minimum weight of the latest day and week in a slot, so that old values will be forgotten.
 const LATEST_DAY: f64 = 0.15;
 const LATEST_WEEK: f64 = 0.25;
 
-/// The profile of the days and weeks of a series.
+/// The daily and weekly profile of a series.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
-    /// The seconds by which the middle of a bucket lies after its start, less the offset of the precision.
+    /// The seconds from the start to the middle of a bucket, minus the offset of the precision.
     shift: i64,
     day: Table,
-    /// The values that the hours of a week have beyond those of a day.
+    /// The difference to the daily value, by hour of the week.
     week: Table,
 }
 
 #[derive(Clone, Debug)]
 struct Table {
     slots: Vec<Slot>,
-    /// The width of a slot in seconds.
+    /// The slot width in seconds.
     width: u64,
-    /// The least weight of the latest value.
+    /// The minimum weight of the latest value.
     latest: f64,
-    /// The slot that values come in, with their sum and number.
+    /// The current slot, with the sum and number of values.
     open: Option<(usize, f64, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     value: f32,
-    /// The number of values that came in it.
+    /// The number of times this slot was closed.
     times: u32,
 }
 
 impl Profile {
-    /// Creates a profile of buckets of this width, without any season where a bucket is wider than a day.
+    /// Creates a profile for buckets of this precision. With buckets wider than a day, no season will be
+    /// used.
     pub(super) fn new(precision: Precision) -> Self {
         let width = u64::from(precision.as_seconds());
         let fits = width >= FINEST && DAY.is_multiple_of(width);
@@ -62,19 +64,21 @@ impl Profile {
         }
     }
 
-    /// Returns the usual value of the bucket that starts here, by its time of day; `None` until a day was seen.
+    /// Returns the typical value of the bucket with this start by time of day, or `None` during the first
+    /// day.
     pub(super) fn day(&self, start: Timestamp) -> Option<f64> {
         self.day.value(self.middle(start))
     }
 
-    /// Returns the usual value of the bucket that starts here, by its time of the week; `None` until a week was seen.
+    /// Returns the typical value of the bucket with this start by time of week, or `None` during the first
+    /// week.
     pub(super) fn week(&self, start: Timestamp) -> Option<f64> {
         let middle = self.middle(start);
         let of_day = if self.day.slots.is_empty() { 0.0 } else { self.day.value(middle)? };
         Some(of_day + self.week.value(middle)?)
     }
 
-    /// Takes the value of the bucket that starts here.
+    /// Adds the value of the bucket with this start.
     pub(super) fn add(&mut self, start: Timestamp, value: f64) {
         let middle = self.middle(start);
         let of_day = if self.day.slots.is_empty() { Some(0.0) } else { self.day.value(middle) };
@@ -84,7 +88,7 @@ impl Profile {
         self.day.add(middle, value);
     }
 
-    /// Moves all values by this much.
+    /// Shifts all values by this amount.
     pub(super) fn shift(&mut self, by: f64) {
         let table = if self.day.slots.is_empty() { &mut self.week } else { &mut self.day };
         #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
@@ -104,7 +108,7 @@ impl Table {
         Self { slots, width: width.max(1), latest, open: None }
     }
 
-    /// The value at this instant: between the middles of two slots, a part of each.
+    /// Returns the value at this instant, interpolated between the midpoints of two slots.
     fn value(&self, at: u64) -> Option<f64> {
         let period = self.width * self.slots.len() as u64;
         let from_middle = (at % period.max(1) + period).checked_sub(self.width / 2)?;
@@ -171,7 +175,7 @@ mod tests {
             assert_eq!(hours.week(hour(n)).is_some(), n >= 24 + 168, "{n}");
             hours.add(hour(n), value(n));
         }
-        // The third Saturday, for which the days before it say something else.
+        // The third Saturday should differ from the preceding days.
         let noon = 19 * 24 + 12;
         for n in 15 * 24..noon {
             hours.add(hour(n), value(n));

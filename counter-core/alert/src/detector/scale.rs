@@ -1,13 +1,13 @@
 /// The relative error of large counts.
 const RELATIVE: f64 = 0.1;
-/// The largest measure, in either direction: single precision is enough for errors.
+/// The maximum absolute value of a measure. Single precision is enough for the errors.
 const MAX_MEASURE: f64 = 1e30;
 
-/// The scale on which values are compared, so that errors are as large everywhere.
+/// The scale to compare values on, so that errors have a similar size at all levels.
 ///
-/// For counts it is that of Anscombe (1948) for the negative binomial distribution: close to the square root of small counts,
-/// whose standard deviation is then 1, and to the logarithm of large ones, so that a season keeps its shape when the level
-/// doubles. Measures are not changed.
+/// For counts we use the transform of Anscombe (1948) for the negative binomial distribution. Small counts
+/// are close to the square root, with a standard deviation of 1, and large counts are close to the logarithm,
+/// so that a season keeps the same shape if the level doubles. Measures are not transformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
     Counts,
@@ -32,7 +32,8 @@ impl Scale {
         }
     }
 
-    /// Returns the smallest standard deviation that errors around this level can have: that of independent hits.
+    /// Returns the minimum standard deviation of errors at this level, i.e. for counts the deviation of
+    /// independent hits.
     pub(super) fn min_deviation(self, level: f64) -> f64 {
         match self {
             Self::Counts => (1.0 + RELATIVE.powi(2) * self.invert(level)).sqrt().recip(),
@@ -40,7 +41,7 @@ impl Scale {
         }
     }
 
-    /// Converts a deviation on the scale, around this value, into one of values.
+    /// Converts a deviation on this scale to a deviation of values, at this value.
     pub(super) fn deviation(self, scaled: f64, value: f64) -> f64 {
         match self {
             Self::Counts => scaled * ((value + 0.375) * (1.0 + RELATIVE.powi(2) * (value + 0.375))).sqrt(),

@@ -1,72 +1,72 @@
-//! New levels: outliers in a row on one side, and the way back to the level before them.
+//! Level shifts: a run of outliers on the same side, and the return to the previous level.
 
 use counter_core::Timestamp;
 
 use super::models::{Levels, Models};
 
-/// The number of outliers in a row, on one side, that are a new level.
+/// The number of consecutive outliers on the same side that make up a new level.
 const SHIFT: usize = 8;
 
-/// The outliers up to the last value, and the level before the last shift.
+/// The current run of outliers, and the level prior to the latest shift.
 #[derive(Clone, Debug)]
 pub(super) struct Shifts {
     run: Run,
     before: Option<Before>,
-    /// The seconds for which a level is remembered.
+    /// The seconds for which we remember a level.
     memory: u64,
 }
 
-/// The outliers in a row up to the last value, on one side.
+/// A run of consecutive outliers on the same side, up to the latest value.
 #[derive(Clone, Debug, Default)]
 struct Run {
     is_above: bool,
     values: Vec<(Timestamp, f64)>,
-    /// The levels before the first of them.
+    /// The levels at the start of the run.
     levels: Levels,
 }
 
-/// The level before a shift.
+/// The level prior to a shift.
 #[derive(Clone, Debug)]
 struct Before {
     levels: Levels,
-    /// The amount by which the profile was moved.
+    /// The amount by which the profile was shifted.
     shift: f64,
     until: Timestamp,
 }
 
 impl Shifts {
-    /// Creates the shifts of a series whose buckets are `width` seconds wide.
+    /// Creates the state for buckets of this width, in seconds.
     pub(super) fn new(width: u64) -> Self {
         Self { run: Run::default(), before: None, memory: width + (100 * width).max(86_400) }
     }
 
-    /// Returns the number of outliers in a row, up to the last value.
+    /// Returns the length of the current run.
     pub(super) fn outliers(&self) -> usize {
         self.run.values.len()
     }
 
-    /// Returns whether the profile was moved by a shift that may be undone.
+    /// Returns `true` if the profile has been shifted, but the shift can still be undone.
     pub(super) fn is_shifted(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.shift != 0.0)
     }
 
-    /// Forgets the outliers before a gap.
+    /// Drops the current run when there is a gap.
     pub(super) fn skip(&mut self) {
         self.run.values.clear();
     }
 
-    /// Forgets a level that is too old to return to.
+    /// Drops the previous level if it is too old to return to.
     pub(super) fn expire(&mut self, start: Timestamp) {
         self.before.take_if(|before| start >= before.until);
     }
 
-    /// Returns the value that was expected of this bucket before the last shift.
+    /// Returns the value that we would expect without the latest shift.
     pub(super) fn expected_before(&self, models: &Models, start: Timestamp) -> Option<f64> {
         let before = self.before.as_ref().filter(|before| start < before.until)?;
         models.expected_with(&before.levels, before.shift, start)
     }
 
-    /// Undoes the last shift.
+    /// Undoes the latest shift.
     pub(super) fn undo(&mut self, models: &mut Models) {
         if let Some(before) = self.before.take() {
             models.return_to(&before.levels, before.shift);
@@ -74,7 +74,7 @@ impl Shifts {
         }
     }
 
-    /// Takes a value, which is beyond the band on the side that `is_above` names, if it is.
+    /// Observes a value. `is_above` is the side on which the value is an outlier, if any.
     pub(super) fn observe(&mut self, models: &Models, start: Timestamp, value: f64, is_above: Option<bool>) {
         if is_above != Some(self.run.is_above) {
             self.end_run(start);
@@ -88,7 +88,8 @@ impl Shifts {
         }
     }
 
-    /// Ends a run that was no new level: a level that has followed it may go back.
+    /// Ends a run that was too short to be a new level. A level might have followed it, so we need to be able
+    /// to go back.
     fn end_run(&mut self, start: Timestamp) {
         if self.run.values.len() > 1 && self.before.is_none() {
             self.before = Some(self.before_run(0.0, start));
@@ -96,7 +97,7 @@ impl Shifts {
         self.run.values.clear();
     }
 
-    /// Continues from the level of the last outliers, if there are enough of them.
+    /// Adopts the level of the current run, if it is long enough.
     pub(super) fn shift(&mut self, models: &mut Models, start: Timestamp) {
         if self.run.values.len() >= SHIFT {
             let values = std::mem::take(&mut self.run.values);

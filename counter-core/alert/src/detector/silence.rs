@@ -1,45 +1,45 @@
-//! Silences: buckets without hits, and the hits that were expected in them.
+//! Silences: empty buckets in a row, and the hits expected in this time.
 
 use counter_core::Timestamp;
 
 use super::models::{Levels, Models};
 use super::scale::Scale;
 
-/// The part of the longest silence that is left one bucket later.
+/// The factor by which the longest silence decays in a bucket.
 const FORGOTTEN: f64 = 1.0 - 1.0 / 4096.0;
 
-/// The buckets without hits up to the last one.
+/// The current silence, up to the latest bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
-    /// The levels at their begin.
+    /// The levels at the start of the silence.
     begun: Option<Levels>,
-    /// The hits that were expected in them.
+    /// The hits expected during the silence.
     missed: f64,
-    /// The most that were missed in one of the silences of late.
+    /// The maximum of `missed` in recent silences.
     longest: f64,
-    /// The recent means of the squared error of counts and of the expected count.
+    /// The moving averages of the squared error and of the expected count.
     squares: f64,
     expected: f64,
 }
 
 impl Silence {
-    /// Ends a silence without an answer, at a gap.
+    /// Drops the current silence when there is a gap.
     pub(super) fn skip(&mut self) {
         (self.begun, self.missed) = (None, 0.0);
     }
 
-    /// Returns the hits that were expected since the last one.
+    /// Returns the hits expected since the most recent hit.
     pub(super) fn missed(&self) -> f64 {
         self.missed
     }
 
-    /// Takes a count, which has this weight in the means.
+    /// Observes a count, with this weight in the averages.
     pub(super) fn observe(&mut self, models: &Models, start: Timestamp, count: f64, weight: f64) {
         let Some(expected) = models.expected(start) else { return };
         let expected = Scale::Counts.invert(expected);
         let levels = *self.begun.get_or_insert_with(|| models.levels());
         let due = models.expected_with(&levels, 0.0, start).map_or(0.0, |due| Scale::Counts.invert(due));
-        // An outlier widens it, but does not end it.
+        // We clamp the error so that an outlier can't ruin the average.
         let square = (count - expected).powi(2).min(100.0 * expected.max(0.05).max(self.squares));
         self.squares += weight * (square - self.squares);
         self.expected += weight * (expected - self.expected);
@@ -52,8 +52,8 @@ impl Silence {
         }
     }
 
-    /// Returns the probability that this number of expected hits is missing, by a Poisson distribution of hits or, if hits come
-    /// in groups, of groups. A silence is usual if a recent one was nearly as long.
+    /// Returns the probability that this number of hits is missing. We assume a Poisson distribution of hits
+    /// or, if hits come in bursts, of bursts. A silence is normal if a recent silence was nearly as long.
     pub(super) fn probability(&self) -> f64 {
         if self.missed <= 1.5 * self.longest {
             return 1.0;

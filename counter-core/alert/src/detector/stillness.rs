@@ -1,30 +1,30 @@
-//! Flat lines: values that stay the same where noise should move them.
+//! Flat lines: values that stay the same despite the usual noise.
 
-/// The change, in standard deviations of errors, up to which a value counts as unchanged.
+/// The maximum change of an unchanged value, in standard deviations of the error.
 const UNCHANGED: f64 = 0.01;
-/// The part of the longest run that is left one bucket later.
+/// The factor by which the longest run decays in a bucket.
 const FORGOTTEN: f64 = 1.0 - 1.0 / 4096.0;
-/// A run is usual up to this multiple of the longest run of late.
+/// A run is normal up to this multiple of the longest recent run.
 const USUAL: f64 = 1.5;
 
-/// The unchanged values up to the last one, and how often values are unchanged.
+/// The current run of unchanged values, and the share of unchanged values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stillness {
     last: Option<f64>,
     run: f64,
-    /// The longest run of late.
+    /// The longest recent run.
     longest: f64,
-    /// The share of values that are unchanged.
+    /// The share of unchanged values.
     share: f64,
 }
 
 impl Stillness {
-    /// Begins again after a gap.
+    /// Restarts when there is a gap.
     pub(super) fn skip(&mut self) {
         (self.last, self.run) = (None, 0.0);
     }
 
-    /// Takes a value, which has this weight in the share. `deviation` is the standard deviation of errors.
+    /// Observes a value, with this weight in the share. `deviation` is the standard deviation of the errors.
     pub(super) fn observe(&mut self, value: f64, deviation: f64, weight: f64) {
         let Some(last) = self.last.replace(value) else { return };
         let is_unchanged = (value - last).abs() <= UNCHANGED * deviation;
@@ -38,13 +38,13 @@ impl Stillness {
         self.share += weight * (f64::from(u8::from(is_unchanged)) - self.share);
     }
 
-    /// Returns the probability of a run that is as long, if values are unchanged independently of each other. A run is usual if
-    /// a recent one was nearly as long. `weight` is that of the last value in the share.
+    /// Returns the probability of such a run, assuming that values are unchanged independently. A run is
+    /// normal if a recent run was nearly as long. `weight` is the weight of the latest value in the share.
     pub(super) fn probability(&self, weight: f64) -> f64 {
         if self.run <= USUAL * self.longest {
             return 1.0;
         }
-        // One unchanged value more than there were, since a share of 0 is never certain.
+        // We add an unchanged value, because we can never be certain that the share is 0.
         (self.share + weight).min(1.0).powf(self.run)
     }
 }

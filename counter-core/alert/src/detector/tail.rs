@@ -1,18 +1,18 @@
-//! Tails of errors: the probability that an ordinary value has an error of this size.
+//! Tails of the error distribution: the probability that an ordinary value has an error of this size.
 //!
-//! Peaks over a threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value Theory*: the
-//! threshold is a quantile of the errors, and the amounts by which errors exceed it follow a generalized Pareto distribution.
-//! Its mean and its shape are measured. One outlier does not ruin a quantile and a mean of bounded errors, and errors with
-//! heavy tails get a wide band.
+//! We use peaks over threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value
+//! Theory*. The threshold is a quantile of the errors, and the excesses above the threshold follow a
+//! generalized Pareto distribution, for which we estimate mean and shape. A quantile and a mean of bounded
+//! errors are robust to a single outlier. If the errors have heavy tails, the band will be wide.
 
-/// The share of errors beyond the threshold, on each side.
+/// The share of errors above the threshold, on either side.
 const BEYOND: f64 = 0.05;
-/// The number of excesses that the normal distribution adds to those that were measured.
+/// The number of excesses to add from the normal distribution, as a prior.
 const PRIOR: f64 = 8.0;
-/// The threshold of the normal distribution and the mean excess over it, in standard deviations.
+/// The threshold of the normal distribution and the mean excess, in standard deviations.
 const NORMAL: (f64, f64) = (1.645, 0.42);
 
-/// The distribution of errors, with separate tails above and below.
+/// The error distribution, with separate tails above and below.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tails {
     pub(super) above: Tail,
@@ -25,17 +25,18 @@ pub(super) struct Tails {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail {
     threshold: f64,
-    /// The mean amount by which errors exceed the threshold.
+    /// The mean excess over the threshold.
     excess: f64,
-    /// The shape of a generalized Pareto distribution of the excesses: 0 for an exponential one, more for heavy tails.
+    /// The shape of the generalized Pareto distribution: 0 is exponential, and heavy tails are larger.
     shape: f64,
 }
 
-/// The largest shape: the variance of excesses is finite below a half.
+/// The maximum shape: the variance of the excesses is finite below 0.5.
 const MAX_SHAPE: f64 = 0.4;
 
 impl Tails {
-    /// Measures the tails of these errors; none is narrower than that of normal errors of this deviation.
+    /// Estimates the tails from these errors. They will not be narrower than for normal errors with the given
+    /// deviation.
     pub(super) fn of(errors: impl Iterator<Item = f64>, least: f64) -> Self {
         let mut errors: Vec<f64> = errors.collect();
         if errors.is_empty() {
@@ -44,7 +45,7 @@ impl Tails {
         let mut distances: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         let middle = distances.len() / 2;
         let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // If most errors are 0, the median says nothing about the others.
+        // If most errors are 0, the median does not say anything about the remaining errors.
         let mean = distances.iter().sum::<f64>() / distances.len() as f64;
         let scale = (1.4826 * median).max(mean / 4.0).max(least);
         let above = Tail::of(&mut errors, scale);
@@ -53,12 +54,12 @@ impl Tails {
         Self { above, below, scale }
     }
 
-    /// Returns the probability that an ordinary error is at least as far on the side of this one.
+    /// Returns the probability that an ordinary error is at least this large, on the same side.
     pub(super) fn probability(&self, error: f64) -> f64 {
         self.above.probability(error).min(self.below.probability(-error))
     }
 
-    /// Returns the smallest and the largest error that are at least as probable as this.
+    /// Returns the range of errors that are at least this probable.
     pub(super) fn limits(&self, probability: f64) -> (f64, f64) {
         (-self.below.distance(probability), self.above.distance(probability))
     }
@@ -77,14 +78,15 @@ impl Tail {
         });
         let usual = NORMAL.1 * scale;
         let excess = ((sum + PRIOR * usual) / (count + PRIOR)).max(usual);
-        // By the method of moments, less one standard error, because a few excesses say little about the shape.
+        // We use the method of moments, minus a standard error, because a small number of excesses does not
+        // say much about the shape.
         let square = (squares + PRIOR * 2.0 * excess * excess) / (count + PRIOR);
         let variance = (square - excess * excess).max(f64::MIN_POSITIVE);
         let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR).sqrt().recip();
         Self { threshold, excess, shape: shape.clamp(0.0, MAX_SHAPE) }
     }
 
-    /// Returns the probability that an ordinary error is at least this far on this side.
+    /// Returns the probability that an ordinary error is at least this large, on this side.
     pub(super) fn probability(self, distance: f64) -> f64 {
         if distance <= 0.0 {
             1.0
@@ -97,14 +99,14 @@ impl Tail {
         }
     }
 
-    /// Returns the distance of this probability, at most that of the threshold.
+    /// Returns the distance for this probability, or the threshold if the probability is too large.
     pub(super) fn distance(self, probability: f64) -> f64 {
         let log = (BEYOND / probability).ln().max(0.0);
         let excesses = if self.shape > 0.0 { (self.shape * log).exp_m1() / self.shape } else { log };
         self.threshold + self.width() * excesses
     }
 
-    /// Returns the scale of the distribution with the mean excess.
+    /// Returns the scale of the Pareto distribution for the mean excess.
     fn width(self) -> f64 {
         self.excess * (1.0 - self.shape)
     }
@@ -118,7 +120,8 @@ mod tests {
 
     #[test]
     fn normal_errors_have_the_band_of_the_normal_distribution_or_one_that_is_a_little_wider() {
-        // The quantiles of the normal distribution at 0.5 / 1000, 1.5 / 1000 and so on, by its distribution function.
+        // The quantiles of the normal distribution at 0.5 / 1000, 1.5 / 1000 etc., computed from the
+        // distribution function.
         let errors = (0..1000).map(|n| quantile((f64::from(n) + 0.5) / 1000.0));
         let tails = Tails::of(errors, 0.0);
         assert!((tails.scale - 1.0).abs() < 0.01, "{tails:?}");
@@ -129,7 +132,7 @@ mod tests {
         }
     }
 
-    /// The inverse of the normal distribution function, by bisection of a series.
+    /// Inverts the normal distribution function, using bisection of a series.
     fn quantile(p: f64) -> f64 {
         let cdf = |x: f64| {
             let (mut term, mut sum) = (x, x);
@@ -151,7 +154,7 @@ mod tests {
     fn heavy_tails_have_a_shape_and_normal_errors_have_none() {
         let normal = Tails::of((1..1000).map(|n| quantile(f64::from(n) / 1000.0)), 0.0);
         assert_eq!((normal.above.shape, normal.below.shape), (0.0, 0.0));
-        // Pareto's distribution with a shape of 1/3 above, and normal errors below.
+        // A Pareto distribution with a shape of 1/3 above, and normal errors below.
         let heavy = |n: i32| (1.0 - f64::from(n) / 1000.0).powf(-1.0 / 3.0) - 1.0;
         let errors = (1..1000)
             .map(|n| if n % 2 == 0 { 3.0 * heavy(n) } else { -quantile(f64::from(n) / 1000.0).abs() });

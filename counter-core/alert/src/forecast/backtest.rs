@@ -1,33 +1,34 @@
-/// The number of origins at most.
+/// The maximum number of origins.
 const FOLDS: usize = 10;
-/// A mean error below this, in hits, is rounding: counts are whole.
+/// Mean errors below this, in hits, are due to rounding, because counts are integers.
 const ROUNDING: f64 = 1e-6;
 
-/// The accuracy of the same forecast at earlier times, compared with the naive forecast.
+/// The accuracy of the same forecast in the past, compared to the naive forecast.
 ///
-/// At up to ten earlier moments, the origins, the counts until then are taken as the history, and the counts
-/// after it are compared with the forecast. The figure is the mean absolute scaled error (MASE) of Hyndman &
-/// Koehler (2006), *Another look at measures of forecast accuracy*: the mean of all absolute errors, divided
-/// by the mean absolute difference between each bucket before an origin and the one a season earlier (or the
-/// previous bucket, without a season), averaged over the origins.
+/// We use up to ten instants in the past as origins, compute a forecast from the counts until then, and
+/// compare it to the counts that follow. The error measure is the mean absolute scaled error (MASE) of
+/// Hyndman & Koehler (2006), *Another look at measures of forecast accuracy*. This is the mean of all
+/// absolute errors, divided by the mean absolute difference between a bucket prior to an origin and the
+/// bucket a season earlier (or the previous bucket, with no season), averaged over the origins.
 ///
-/// A figure of 1 is as far off as one season is from the next. Forecasts over many buckets are further off
-/// than those over one, so compare `mase` with `naive_mase` rather than with 1.
+/// A MASE of 1 means that the error is as large as the difference between two seasons. Forecasts over more
+/// buckets have larger errors, so you should compare `mase` to `naive_mase` instead of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Backtest {
-    /// The number of origins, at most 10.
+    /// The number of origins, up to 10.
     pub folds: usize,
-    /// The number of buckets forecast from each origin: as many as were asked for, if the history has room.
+    /// The number of buckets forecast from an origin. This can be less than requested if the history is too
+    /// short.
     pub horizon: usize,
-    /// The figure for smoothing; `None` if the counts were constant before and not after, which gives no
-    /// scale.
+    /// The MASE for smoothing. This is `None` if the counts were constant prior to all origins, but changed
+    /// later, because then we can't compute a scale.
     pub mase: Option<f64>,
-    /// The figure for the naive forecast, which repeats the last season, or the last bucket.
+    /// The MASE for the naive forecast, which repeats the latest season or bucket.
     pub naive_mase: Option<f64>,
 }
 
-/// The sums a backtest consists of.
+/// The sums to compute a backtest from.
 pub(super) struct Sums {
     horizon: usize,
     folds: usize,
@@ -36,8 +37,8 @@ pub(super) struct Sums {
     scale: f64,
 }
 
-/// Returns how many buckets each test forecasts, and the origins, latest first. Each origin has at least
-/// `least` buckets before it, so there must be more than `least` in all.
+/// Returns the number of buckets to forecast per test, and the origins, latest first. An origin must have at
+/// least `least` preceding buckets, so `buckets` must be larger than this.
 pub(super) fn origins(buckets: usize, least: usize, horizon: usize) -> (usize, Vec<usize>) {
     let room = buckets - least;
     let horizon = horizon.min(room / 3).max(1);
@@ -51,7 +52,8 @@ impl Sums {
         Self { horizon, folds: 0, model: 0.0, naive: 0.0, scale: 0.0 }
     }
 
-    /// Adds the forecast made from `before`, where `after` is what came, with a season of `period` buckets.
+    /// Adds a forecast based on `before`, to be compared to `after`. `period` is the number of buckets in the
+    /// season.
     pub(super) fn add(&mut self, before: &[f64], after: &[f64], forecast: &[f64], period: usize) {
         self.folds += 1;
         self.model += mean_distance(forecast.iter().copied(), after);
@@ -59,7 +61,8 @@ impl Sums {
         self.scale += mean_distance(before.iter().copied(), &before[period..]);
     }
 
-    /// Ten origins only roughly tell one forecast from another: a difference below a tenth counts as equal.
+    /// Returns `true` if the model is at least as good as the naive forecast. Ten origins do not give a
+    /// precise result, so we ignore differences below a tenth.
     pub(super) fn model_is_as_good(&self) -> bool {
         self.model <= self.naive * 1.1 + ROUNDING
     }
@@ -77,7 +80,7 @@ impl Sums {
     }
 }
 
-/// Repeats the last season.
+/// Repeats the latest season.
 pub(super) fn naive(before: &[f64], period: usize) -> impl Iterator<Item = f64> {
     before[before.len() - period..].iter().copied().cycle()
 }
@@ -107,7 +110,8 @@ mod tests {
     #[test]
     fn the_figure_is_that_of_a_computation_by_hand() {
         let mut sums = Sums::new(2);
-        // Before: differences 2, 1, 4, mean 7/3. Naive 15, 15: errors 2 and 1, mean 3/2. Model: 1 and 0, mean 1/2.
+        // Before: differences 2, 1, 4, mean 7/3. Naive 15, 15: errors 2 and 1, mean 3/2. Model: 1 and 0, mean
+        // 1/2.
         sums.add(&[10.0, 12.0, 11.0, 15.0], &[13.0, 14.0], &[12.0, 14.0], 1);
         // Before: differences 2, 1, mean 3/2. Naive 11, 11: errors 4 and 2, mean 3. Model: 2 and 2, mean 2.
         sums.add(&[10.0, 12.0, 11.0], &[15.0, 13.0], &[13.0, 11.0], 1);

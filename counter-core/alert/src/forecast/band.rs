@@ -1,27 +1,27 @@
-//! Bands around an expected count: the range of whole numbers in which most counts fall.
+//! Bands around an expected count, i.e. the range of integers that contains most counts.
 //!
-//! Hits that arrive independently are Poisson distributed: their variance equals their expected count. Real
-//! ones stray more, or less, by a factor that is measured: the dispersion. So a band is wider by day than by
-//! night. Its bounds are whole numbers, as counts are.
+//! Independent hits follow a Poisson distribution, where the variance equals the expected count. The variance
+//! of real hits is larger or smaller than this by a factor, the dispersion, which we estimate. Thus a band is
+//! wider during the day than at night. Like counts, the bounds are always integers.
 
 use std::ops::RangeInclusive;
 
-/// The share of future counts that the band of a forecast covers.
+/// The share of future counts within the band of a forecast.
 pub(super) const LEVEL: f64 = 0.95;
-/// The reach of a band of that level, in standard deviations.
+/// The z-score for this share.
 pub(super) const REACH: f64 = 1.959_964;
 
-/// The amount by which the counts of one series stray.
+/// The dispersion of a series.
 #[derive(Clone, Copy)]
 pub(super) struct Dispersion {
     factor: f64,
-    /// Half of the mean: no part of a series is as steady as its lowest counts suggest.
+    /// Half of the mean. We do not trust the lowest counts to tell how steady a series is.
     floor: f64,
 }
 
 impl Dispersion {
-    /// Measures it from pairs of an expected and an actual count; `parameters` is how many numbers were
-    /// chosen to make these fit.
+    /// Estimates the dispersion from pairs of expected and actual counts. `parameters` is the number of
+    /// fitted parameters.
     pub(super) fn of(pairs: impl ExactSizeIterator<Item = (f64, f64)>, mean: f64, parameters: usize) -> Self {
         let floor = mean / 2.0;
         let n = pairs.len() as f64;
@@ -35,25 +35,24 @@ impl Dispersion {
         Self { factor, floor }
     }
 
-    /// Returns the whole numbers within `reach` standard deviations.
+    /// Returns the range of integers within this z-score.
     ///
-    /// Small counts stray further up than down: the third moment of a Poisson distribution moves both
-    /// ends, as in the expansion of Cornish and Fisher.
+    /// Small counts deviate further up than down. We therefore shift both ends using the third moment of the
+    /// Poisson distribution, as in the Cornish-Fisher expansion.
     pub(super) fn band(self, expected: f64, variance: f64, reach: f64) -> RangeInclusive<u64> {
         let deviation = (self.factor * expected.max(self.floor) * variance).sqrt() * reach;
         let skew = self.factor * (reach * reach - 1.0) / 6.0;
         let lower = (expected - deviation + skew).min(expected);
         let upper = expected + deviation + skew;
-        // The continuity correction: a whole number stands for everything that is rounded to it.
+        // We apply a continuity correction, because an integer represents everything that is rounded to it.
         let lower = whole((lower + 0.5).floor());
         lower..=whole((upper - 0.5).ceil()).max(lower)
     }
 }
 
-/// Returns the reach of a band that leaves out one of `samples` ordinary ones in one of twenty such
-/// histories.
+/// Returns the z-score of a band that contains all of these ordinary samples in 19 of 20 histories.
 ///
-/// The quantile is by formula 26.2.23 of Abramowitz and Stegun, to within 0.0005.
+/// The quantile is computed by formula 26.2.23 of Abramowitz and Stegun, with an error of up to 0.0005.
 pub(super) fn reach_of_all(samples: usize) -> f64 {
     let tail = (1.0 - LEVEL) / (2.0 * samples.max(1) as f64);
     let t = (-2.0 * tail.ln()).sqrt();
@@ -83,10 +82,11 @@ mod tests {
         assert_eq!(still.band(42.000_000_1, 1.0, REACH), 42..=42);
         assert_eq!(still.band(42.4, 1.0, REACH), 42..=42);
         assert_eq!(still.band(42.5, 1.0, REACH), 43..=43);
-        // 20 expected and 4 off either way: 20 ± 7.84, and 0.38 up for the skew, from 12.54 to 28.22.
+        // 20 expected, with errors of 4: 20 ± 7.84, shifted by 0.38 due to the skew, i.e. from 12.54 to
+        // 28.22.
         let straying = Dispersion::of([(20.0, 24.0), (20.0, 16.0)].into_iter(), 20.0, 0);
         assert_eq!(straying.band(20.0, 1.0, REACH), 13..=28);
-        // Half of 20 is the least that counts for the width: 0 ± 5.54.
+        // The width must be based on at least half of 20: 0 ± 5.54.
         assert_eq!(straying.band(0.0, 1.0, REACH), 0..=6);
         assert_eq!(Dispersion::of([(0.0, 0.0); 3].into_iter(), 0.0, 0).band(0.0, 1.0, REACH), 0..=0);
     }

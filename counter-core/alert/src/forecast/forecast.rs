@@ -8,23 +8,23 @@ use super::backtest::{self, Backtest, Sums};
 use super::model::Model;
 use super::{band, season};
 
-/// The number of buckets that a forecast needs.
+/// The minimum number of buckets for a forecast.
 const SHORTEST: usize = 20;
-/// The number of buckets that are looked at, the latest ones.
+/// The maximum number of buckets to use.
 const LONGEST: usize = 1000;
 
-/// A forecast of the counts in the buckets to come.
+/// A forecast of the counts in future buckets.
 ///
-/// The history consists of the finished buckets from the first sample on, at most the latest 1,000, with 0
-/// where nothing was counted; the bucket that `now` lies in is not finished, and is the first of the
-/// forecast.
+/// The history consists of all finished buckets since the first sample, up to the latest 1,000. Empty buckets
+/// count as 0. The bucket that contains `now` is not finished yet, so it is the start of the forecast.
 ///
-/// The season is a whole number of days for precisions finer than a day, and 7 days for days. It is used when
-/// the history holds three of them: with 120 samples, for hours (24 buckets), 18,000 s (24 buckets, five
-/// days) and days. Where it holds three weeks, such as 504 hours, the season is a week with its days, if a week
-/// says more of the last one than a day does. The model is STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL), then exponential
-/// smoothing (Hyndman & Athanasopoulos, *Forecasting: Principles and Practice*, third edition, chapter 8).
-/// Where the naive forecast was closer in the [`Backtest`], by more than a tenth, it is used instead.
+/// The season is a whole number of days if the precision is finer than a day, or 7 days for days. To use a
+/// season, the history must cover it three times. With 120 samples, this is true for hours (24 buckets),
+/// 18,000 s (24 buckets, i.e. five days) and days. If the history covers three weeks, e.g. 504 hours, a
+/// weekly season will be used instead if it predicts the latest week better than a daily season. The model is
+/// STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL), followed by exponential smoothing (Hyndman &
+/// Athanasopoulos, *Forecasting: Principles and Practice*, third edition, chapter 8). If the naive forecast
+/// is better in the [`Backtest`] by more than a tenth, it will be used instead.
 ///
 /// ```
 /// use counter_alert::forecast::Forecast;
@@ -49,23 +49,24 @@ const LONGEST: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// The width of the buckets.
+    /// The bucket precision.
     pub precision: Precision,
-    /// The number of finished buckets that the forecast was made from.
+    /// The number of finished buckets in the history.
     pub history: usize,
-    /// The number of buckets in a season; `None` without one, or if the history holds fewer than three.
+    /// The number of buckets in a season. This is `None` without a season, or if the history covers less than
+    /// three.
     pub season: Option<usize>,
     /// The method that produced the points.
     pub method: Method,
-    /// The buckets to come, ascending.
+    /// The future buckets, in ascending order.
     pub points: Vec<Point>,
-    /// The share of future counts that the bands are to cover, each bucket by itself: 0.95. They do so for
-    /// noise around a level, a line or a season; a level that wanders at random leaves them more often.
+    /// The share of future counts that should be within the band, per bucket: 0.95. This holds for noise
+    /// around a level, a line or a season, but a random walk will leave the band more often.
     pub level: f64,
-    /// The accuracy of the same forecast at earlier times.
+    /// The accuracy of the same forecast in the past.
     pub backtest: Backtest,
-    /// The samples of the history outside the band that was expected of them, ascending; counts of 0 are
-    /// samples here. This band is wider, so that ordinary samples are outside of it in one of twenty
+    /// The samples of the history outside the expected band, in ascending order, including counts of 0. This
+    /// band is wider than for future buckets, so that ordinary samples will only be outside in 1 of 20
     /// histories.
     pub unusual: Vec<Sample>,
 }
@@ -74,20 +75,20 @@ pub struct Forecast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
-    /// The season, if there is one, and exponential smoothing.
+    /// Seasonal decomposition, if there is a season, and exponential smoothing.
     Smoothing,
-    /// The last season again and again, or the last bucket: smoothing was further off in the backtest, by
-    /// more than a tenth.
+    /// Repeats the latest season or bucket. This is used if smoothing is worse in the backtest by more than a
+    /// tenth.
     Naive,
 }
 
-/// One bucket of a [`Forecast`]; counts are in hits.
+/// A bucket in a [`Forecast`]. Counts are in hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Point {
-    /// The bucket's first second.
+    /// The start of the bucket.
     pub start: Timestamp,
-    /// The expected count, never negative.
+    /// The expected count, which is never negative.
     pub expected: f64,
     /// The smallest count in the band.
     pub lower: u64,
@@ -95,47 +96,48 @@ pub struct Point {
     pub upper: u64,
 }
 
-/// Reasons for there to be no forecast.
+/// The error when a forecast is not possible.
 #[non_exhaustive]
 pub enum ForecastError {
     /// The history is too short.
     TooShort {
-        /// Number of finished buckets, from the first sample on.
+        /// The number of finished buckets since the first sample.
         has: usize,
-        /// Number of finished buckets that a forecast needs.
+        /// The number of finished buckets required.
         needs: usize,
     },
-    /// The forecast is over no buckets, or over too many.
+    /// The horizon is 0 or too large.
     Horizon {
-        /// Number of buckets asked for.
+        /// The number of buckets requested.
         asked: usize,
-        /// Largest number of buckets allowed: half of the history.
+        /// The maximum number of buckets: half of the history.
         most: usize,
     },
-    /// The history could not be read.
+    /// The history can't be read.
     Unread(Error),
 }
 
 impl Forecast {
-    /// Returns a forecast of the `horizon` buckets after a series.
+    /// Computes a forecast for the `horizon` buckets that follow a series.
     ///
-    /// Only buckets that are finished at `now` are used. A store lags behind by one flush: for precisions of
-    /// seconds, `now` should be that much earlier, or the last bucket lacks some hits.
+    /// This only uses buckets that are finished at `now`. A store lags behind by the time of a flush. If the
+    /// precision is in seconds, you should pass an earlier `now`, because otherwise the latest bucket might
+    /// lack some hits.
     ///
-    /// This computes without waiting, for up to 1.5 ms with 120 buckets and 15 ms with 1,000 (in release),
-    /// which is the most that it uses; [`read`](Self::read) does it in slices.
+    /// This blocks the thread for up to 1.5 ms with 120 buckets, or 15 ms with the maximum of 1,000 buckets
+    /// (in release mode). To run it in slices, use [`read`](Self::read) instead.
     ///
     /// # Errors
-    /// Fails when there are fewer than 20 such buckets from the first sample on, or when the horizon is 0 or
-    /// more than half of them.
+    /// Fails if there are less than 20 such buckets since the first sample, or if the horizon is 0 or more
+    /// than half of these.
     pub fn new(series: &Series, horizon: usize, now: Timestamp) -> Result<Self, ForecastError> {
         Self::without(series, &[], horizon, now)
     }
 
-    /// Returns a forecast as [`new`](Self::new) does, which learns nothing from these times, such as
-    /// holidays and outages, nor from buckets whose count could not be read. What is usual stands for these
-    /// buckets: the median of those that are a number of seasons away, or of all of them without a season. They
-    /// are never unusual.
+    /// Computes a forecast like [`new`](Self::new), but excludes these times from training, e.g. holidays and
+    /// outages. This also excludes buckets with an unknown count. Excluded buckets are replaced by the median
+    /// of the same phase in other seasons, or by the overall median when there is no season. They are never
+    /// considered unusual.
     ///
     /// ```
     /// use counter_alert::forecast::Forecast;
@@ -149,14 +151,14 @@ impl Forecast {
     /// let series = Series::new(day, start(0)..start(35), samples);
     ///
     /// assert_eq!(Forecast::new(&series, 7, start(35))?.unusual.len(), 1);
-    /// let forecast = Forecast::without(&series, &[start(30)..start(31)], 7, start(35))?;
+    /// let forecast = Forecast::excluding(&series, &[start(30)..start(31)], 7, start(35))?;
     /// assert!(forecast.unusual.is_empty());
     /// assert!((forecast.points[2].expected - 102.0).abs() < 0.5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new), of the buckets that are left.
+    /// See [`new`](Self::new). Excluded buckets do not count.
     pub fn without(
         series: &Series,
         left_out: &[Range<Timestamp>],
@@ -168,20 +170,22 @@ impl Forecast {
         Ok(work.finish())
     }
 
-    /// Returns a forecast of the next `horizon` buckets of a counter, from everything that is kept of it.
+    /// Reads the history of a counter, and computes a forecast for the next `horizon` buckets.
     ///
-    /// The bucket of `now` is the first of them: what it has counted already is not used. A store lags behind
-    /// by one flush: for precisions of seconds, `now` should be that much earlier, or the last bucket lacks
-    /// some hits.
+    /// The bucket that contains `now` is part of the forecast, and its current count is ignored. A store lags
+    /// behind by the time of a flush. If the precision is in seconds, you should pass an earlier `now`,
+    /// because otherwise the latest bucket might lack some hits.
     ///
-    /// It reads once and then computes in at most 11 slices, and other tasks run after each: the longest
-    /// takes 0.2 ms with 120 samples and less than 2 ms with 1,000 (in release).
+    /// This reads from the store in a single call, then computes in up to 11 slices, and yields to other
+    /// tasks between slices. A slice takes up to 0.2 ms with 120 samples, and less than 2 ms with 1,000 (in
+    /// release mode).
     ///
     /// # Errors
-    /// Fails when the precision is not kept or the store cannot be read, and as [`new`](Self::new) does.
+    /// Fails if the counters do not keep this precision, or if the store can't be read. See also
+    /// [`new`](Self::new).
     ///
     /// # Cancel safety
-    /// It only reads, so it can be dropped at any time.
+    /// This only reads, so you can safely drop it at any time.
     pub async fn read(
         stats: &Stats,
         counter: &CounterName,
@@ -193,10 +197,10 @@ impl Forecast {
         let longest = end.minus(u64::from(precision.as_seconds()) * LONGEST as u64);
         let kept = stats.grid().counts.of_width(precision.as_seconds());
         let oldest = kept.map_or(longest, |kept| Retention { precision, ..kept }.oldest(now));
-        // Not empty even where only the current bucket is kept: that one is left out below.
+        // The range must not be empty, even if only the current bucket is kept, which is dropped below.
         let range = oldest.max(longest)..end.plus(1);
         let series = stats.series(counter, precision, range).await?;
-        // A history with a bucket of unknown count will not do.
+        // We can't use a history with unknown counts.
         series.known_total().map_err(Error::from)?;
         let mut work = Work::new(&series, &[], horizon, now)?;
         while work.test_once() {
@@ -206,17 +210,16 @@ impl Forecast {
     }
 }
 
-/// A forecast that is being made, in slices of one model each.
+/// A forecast in progress, split into slices of one model each.
 struct Work {
     precision: Precision,
-    /// The samples that are known, and what it learns from: all buckets from the first of them to the last that is
-    /// finished.
+    /// The known samples, and the values of all buckets from the first sample to the latest finished bucket.
     samples: Vec<Sample>,
     values: Vec<f64>,
     last: Timestamp,
     horizon: usize,
     season: Option<usize>,
-    /// The origins that are still to be tested.
+    /// The origins to be tested.
     origins: std::vec::IntoIter<usize>,
     sums: Sums,
     test_horizon: usize,
@@ -263,7 +266,7 @@ impl Work {
         })
     }
 
-    /// Makes the forecast of one origin and compares it with what came; returns false when none is left.
+    /// Tests the forecast from the next origin. Returns `false` if there is nothing left to test.
     fn test_once(&mut self) -> bool {
         let Some(origin) = self.origins.next() else { return false };
         let (before, after) = self.values.split_at(origin);
@@ -308,14 +311,14 @@ impl Work {
     }
 }
 
-/// Returns the start of the last bucket that is finished at `now`.
+/// Returns the start of the latest bucket that is finished at `now`.
 fn last_finished(series: &Series, now: Timestamp) -> Timestamp {
     let end = series.range.end.min(series.precision.bucket(now).start);
     series.precision.bucket(end.minus(1)).start
 }
 
-/// Returns the latest buckets that are finished at `now`, from the first sample on; without those whose
-/// count could not be read.
+/// Returns the latest buckets that are finished at `now`, beginning with the first sample. Buckets with an
+/// unknown count are left out.
 fn finished(series: &Series, now: Timestamp) -> Vec<Sample> {
     let width = u64::from(series.precision.as_seconds());
     let end = series.range.end.min(series.precision.bucket(now).start);
@@ -328,12 +331,13 @@ fn finished(series: &Series, now: Timestamp) -> Vec<Sample> {
     latest.zero_filled().collect()
 }
 
-/// The number of buckets between two starts.
+/// Returns the number of buckets between two starts.
 fn buckets(from: Timestamp, to: Timestamp, width: u64) -> usize {
     usize::try_from(to.as_unix().saturating_sub(from.as_unix()) / width).unwrap_or(usize::MAX)
 }
 
-/// Returns the values of all buckets from the first sample to the last bucket, with what is usual where there is none.
+/// Returns the values of all buckets from the first sample to the last bucket. Gaps are filled with typical
+/// values.
 fn filled(samples: &[Sample], last: Timestamp, width: u64, season: Option<usize>) -> Vec<f64> {
     let Some(first) = samples.first() else { return Vec::new() };
     let mut values = vec![None; buckets(first.start, last, width) + 1];
@@ -397,7 +401,8 @@ mod reading {
     #[tokio::test]
     async fn stats_forecast_what_is_kept_and_let_others_run_between_slices() {
         let minute = Precision::try_from(60).expect("a width");
-        // Again, should a minute end meanwhile: the oldest would have left retention before it was flushed.
+        // We need to retry if a minute ends in the meantime, because the oldest bucket would leave retention
+        // before it is flushed.
         let (counters, now) = loop {
             let mut counters = Counters::builder(MemoryStore::new()).build().expect("a recorder");
             let recorder = counters.recorder();

@@ -1,4 +1,4 @@
-//! The model of a series: its season, what strayed too far to learn from, and a smoothing of the rest.
+//! The model of a series: the season, outlier removal, and a smoothing of the remainder.
 
 use std::ops::RangeInclusive;
 
@@ -6,17 +6,16 @@ use super::band::{Dispersion, REACH, reach_of_all};
 use super::smoothing::Smoothing;
 use super::{backtest, season};
 
-/// The number of values to either side that go into a median.
+/// The number of values on either side to include in a median.
 const AROUND: usize = 3;
-/// The distance from the surrounding median, in standard deviations, up to which a value is used for
-/// learning.
+/// A value is an outlier if it is further from the local median than this, in standard deviations.
 const TOO_FAR: f64 = 5.0;
 
-/// The model of the values of finished buckets.
+/// A model of finished buckets.
 pub(super) struct Model {
-    /// The seasonal part of each value.
+    /// The seasonal part of the values.
     seasonal: Vec<f64>,
-    /// The values, with the outliers replaced.
+    /// The values with outliers replaced.
     cleaned: Vec<f64>,
     smoothing: Smoothing,
     dispersion: Dispersion,
@@ -24,7 +23,7 @@ pub(super) struct Model {
     period: Option<usize>,
 }
 
-/// The expected count of one bucket, with its band.
+/// The expected count for a bucket, and the band.
 pub(super) type Expected = (f64, RangeInclusive<u64>);
 
 impl Model {
@@ -43,19 +42,19 @@ impl Model {
         Self { seasonal, cleaned, smoothing, dispersion, mean, period }
     }
 
-    /// Returns the expected counts after the last value.
+    /// Returns the expected counts for future buckets.
     pub(super) fn expected(&self, horizon: usize) -> impl Iterator<Item = f64> {
         self.steps(horizon).map(|(expected, _)| expected)
     }
 
-    /// Returns the expected counts after the last value, with their bands.
+    /// Returns the expected counts for future buckets, including bands.
     pub(super) fn points(&self, horizon: usize) -> impl Iterator<Item = Expected> {
         self.steps(horizon)
             .map(|(expected, variance)| (expected, self.dispersion.band(expected, variance, REACH)))
     }
 
-    /// Returns the naive forecast from these values, with bands as wide as its errors: after k seasons the
-    /// variance is k times that of one (FPP3, table 5.2).
+    /// Returns the naive forecast for these values, with bands based on naive errors. For k seasons into the
+    /// future, the variance is k times the variance of a season (FPP3, table 5.2).
     pub(super) fn naive_points(&self, values: &[f64], horizon: usize) -> impl Iterator<Item = Expected> {
         let period = self.period.unwrap_or(1);
         let pairs: Vec<_> =
@@ -68,8 +67,8 @@ impl Model {
         })
     }
 
-    /// Returns, for each value of the history, the band in which an ordinary value lies, given those before
-    /// it; the season is known from all of them.
+    /// Returns the bands for the values in the history, given the preceding values. The season, however, is
+    /// estimated from all values.
     pub(super) fn history(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
         let reach = reach_of_all(self.seasonal.len());
         self.smoothing
@@ -82,7 +81,7 @@ impl Model {
     fn steps(&self, horizon: usize) -> impl Iterator<Item = (f64, f64)> {
         let n = self.seasonal.len();
         let period = self.period.unwrap_or(1);
-        // The season is a mean over its repetitions, and as uncertain as such a mean.
+        // The season is a mean over repetitions, so we need to add the variance of this mean.
         let unsure = self.period.map_or(0.0, |period| period as f64 / n as f64);
         let season = self.seasonal[n - period..].iter().cycle();
         let steps = self.smoothing.steps().zip(season).take(horizon);
@@ -90,10 +89,10 @@ impl Model {
     }
 }
 
-/// Returns the values, with each outlier replaced by the median around it: the Hampel filter.
+/// Replaces outliers by the local median, i.e. applies a Hampel filter.
 ///
-/// Half of the values around decide, so a new level stays, and one or two spikes go. The window is as
-/// wide to the left as to the right, so that a trend goes through unchanged.
+/// The median depends on half of the surrounding values, so a new level will be preserved, but a spike or two
+/// will be removed. The window is symmetric, so that trends are not affected.
 fn without_outliers(values: &[f64], mean: f64) -> Vec<f64> {
     let n = values.len();
     let usual: Vec<_> = (0..n)
@@ -103,15 +102,15 @@ fn without_outliers(values: &[f64], mean: f64) -> Vec<f64> {
         })
         .collect();
     let distances: Vec<_> = values.iter().zip(&usual).map(|(value, usual)| (value - usual).abs()).collect();
-    // For normally distributed values, 1.4826 median distances are a standard deviation; counts stray by at
-    // least the square root of their mean.
+    // For a normal distribution, the standard deviation is 1.4826 times the median distance. For counts, it
+    // should be at least the square root of the mean.
     let deviation = (1.4826 * median(&distances)).max(mean.max(0.0).sqrt());
     let far = distances.into_iter().map(|distance| distance > TOO_FAR * deviation);
     values.iter().zip(usual).zip(far).map(|((value, usual), far)| if far { usual } else { *value }).collect()
 }
 
-/// Returns the usual value at either end: the median of the three values there, or the extrapolation from the
-/// three beyond them, whichever is closer.
+/// Returns the typical value at either end. This is either the median of the three adjacent values, or an
+/// extrapolation from the three values next to these, depending on which is closer.
 fn usual_at_end(values: &[f64], at: usize) -> f64 {
     let n = values.len();
     if n <= 2 * AROUND {
@@ -122,12 +121,13 @@ fn usual_at_end(values: &[f64], at: usize) -> f64 {
         _ => (&values[n - 1 - AROUND..n - 1], &values[n - 1 - 2 * AROUND..n - 1 - AROUND]),
     };
     let (level, before) = (median(beside), median(beyond));
-    // The medians stand for the middle of three values: three buckets apart, and two from the end.
+    // The medians are at the center of three values, so they are three buckets from each other, and the end
+    // is two buckets away.
     let led = level + (level - before) * 2.0 / 3.0;
     if (values[at] - led).abs() < (values[at] - level).abs() { led } else { level }
 }
 
-/// Clamps an expected count to what a count can be.
+/// Clamps an expected count to the range of a count.
 const fn count(expected: f64) -> f64 {
     expected.clamp(0.0, u64::MAX as f64)
 }

@@ -1,23 +1,24 @@
-//! Seasons: the number of buckets after which a series repeats, and its seasonal part.
+//! Seasons: the number of buckets until a series repeats, and the seasonal part of the values.
 
 use counter_core::Precision;
 
-/// The seconds of a day.
+/// The number of seconds in a day.
 const DAY: u32 = 86_400;
-/// The seconds of a week.
+/// The number of seconds in a week.
 const WEEK: u32 = 7 * DAY;
-/// A week is the season if its error is smaller than that of a day by this factor.
+/// To use a weekly season, the error must be smaller than for a daily season by this factor.
 const BETTER: f64 = 0.9;
-/// The number of seasons that the history must hold: two to learn from, and one to be tested on.
+/// The minimum number of seasons in the history: two for training, and a third for the backtest.
 pub(super) const CYCLES: usize = 3;
-/// The rounds in which STL gives less weight to values that fit badly: two leave a part of a spike in the
+/// The number of robustness iterations in STL. With just two iterations, spikes would leave a trace in the
 /// season.
 const ROBUST_ROUNDS: usize = 5;
 
-/// Returns the number of buckets in a season: a whole number of days for precisions finer than a day, 7 for
-/// days.
+/// Returns the number of buckets in a season. This is a whole number of days if the precision is finer than a
+/// day, or 7 for days.
 ///
-/// Buckets of 18,000 s do not divide a day: 24 of them are five days, and repeat the hours of the day.
+/// Buckets of 18,000 s do not divide a day. In this case 24 buckets make up five days, and repeat the hours
+/// of the day.
 pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
     let width = precision.as_seconds();
     let period = match width {
@@ -28,8 +29,9 @@ pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
     (history >= CYCLES * period).then_some(period)
 }
 
-/// Returns the number of buckets in the season of these values: in a week, if the history holds three of them and a
-/// week says more of its last one than a day does; else as [`of`] does.
+/// Returns the number of buckets in the season of these values. This is a week if the history holds three
+/// weeks, and if a weekly season predicts the latest week better than a daily season. Otherwise this is the
+/// same as [`of`].
 pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
     let day = of(precision, values.len());
     let width = precision.as_seconds();
@@ -40,7 +42,7 @@ pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
     let day = day?;
     let (before, last) = values.split_at(values.len() - week);
     let error = |period: usize| {
-        // Phases are counted from the end, where the last week begins.
+        // We count phases from the end of the training data.
         let usual: Vec<f64> = (0..period)
             .map(|phase| {
                 let same = before.iter().rev().skip(period - 1 - phase).step_by(period);
@@ -54,11 +56,11 @@ pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
     Some(if error(week) < BETTER * error(day) { week } else { day })
 }
 
-/// Returns the seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
+/// Returns the seasonal part of the values, which sums to ~0 over a season. With no season, this is always 0.
 ///
-/// This is STL (Cleveland et al. 1990), which MSTL (Bandara et al. 2021) runs for each of several
-/// seasons, with a season that stays the same all through the history, and robust: one spike or a new
-/// level is not taken for something that repeats.
+/// We use STL (Cleveland et al. 1990), which is also the basis of MSTL (Bandara et al. 2021) for multiple
+/// seasons. The season is constant over the whole history. STL runs in robust mode, so that a spike or a new
+/// level will not be mistaken for a season.
 pub(super) fn seasonal(values: &[f64], season: Option<usize>) -> Vec<f64> {
     let mut stl = stlrs::params();
     stl.seasonal_length(10 * values.len() + 1).seasonal_degree(0).robust(true).outer_loops(ROBUST_ROUNDS);

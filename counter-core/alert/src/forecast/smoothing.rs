@@ -1,32 +1,32 @@
-//! Exponential smoothing: a level, with or without a trend, that follows the values.
+//! Exponential smoothing: a level that follows the values, with or without a trend.
 //!
-//! These are the models with additive errors and no season of Hyndman & Athanasopoulos, *Forecasting:
-//! Principles and Practice*, third edition (FPP3), chapter 8: ETS(A,N,N), ETS(A,A,N) and, with the trend
-//! damped, ETS(A,A_d,N). The parameters come from a grid; those with the smallest AICc are kept.
+//! We use the models with additive errors and without a season in Hyndman & Athanasopoulos, *Forecasting:
+//! Principles and Practice*, third edition (FPP3), chapter 8: ETS(A,N,N), ETS(A,A,N) and, if the trend is
+//! damped, ETS(A,A_d,N). The parameters are selected from a grid, so as to minimize the AICc.
 
-/// The weights by which the level follows an error.
+/// The weights of an error in the level.
 const ALPHAS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
-/// The weights by which the trend follows an error, as a fraction of alpha.
+/// The weights of an error in the trend, as a fraction of alpha.
 const BETAS: [f64; 5] = [0.0, 0.05, 0.1, 0.2, 0.4];
-/// The fractions of the trend that are left one bucket later.
+/// The factors by which the trend is damped in a bucket.
 const DAMPINGS: [f64; 3] = [0.9, 0.98, 1.0];
-/// The number of values at the beginning from which the first level and trend are taken.
+/// The number of values used to estimate the initial level and trend.
 const HEAD: usize = 10;
 
-/// A smoothing that has gone through all values.
+/// A fitted smoothing model.
 pub(super) struct Smoothing {
-    /// The value that it expected before it saw each value.
+    /// The value expected at each step, given the preceding values.
     pub fitted: Vec<f64>,
-    /// The number of parameters that were chosen to fit the values.
+    /// The number of fitted parameters.
     pub parameters: usize,
     weights: Weights,
     state: State,
 }
 
-/// The expected value at some step after the last one.
+/// The expected value at a future step.
 pub(super) struct Step {
     pub expected: f64,
-    /// The variance, in units of that of one step.
+    /// The variance, relative to a single step.
     pub variance: f64,
 }
 
@@ -43,7 +43,7 @@ struct State {
     trend: f64,
 }
 
-/// The weights and the first state, with how many of these numbers were free.
+/// The weights and the initial state, with the number of free parameters.
 struct Candidate {
     weights: Weights,
     state: State,
@@ -51,10 +51,10 @@ struct Candidate {
 }
 
 impl Smoothing {
-    /// Returns the smoothing that fits these values best; there must be at least one.
+    /// Fits a model to these values, which must not be empty.
     pub(super) fn of(values: &[f64]) -> Self {
         let square: f64 = values.iter().map(|value| value * value).sum();
-        // Without errors, the logarithm of their sum would have no lower bound, and rounding would decide.
+        // With no errors, the logarithm would be unbounded here, and rounding would decide.
         let nothing = square.max(1.0) * 1e-20;
         let score = |candidate: &Candidate| {
             let mut squares = nothing;
@@ -71,7 +71,7 @@ impl Smoothing {
         Self { fitted, parameters: best.parameters, weights: best.weights, state }
     }
 
-    /// Returns what comes after the last value, by the formulas of FPP3, table 8.8.
+    /// Returns the future steps, using the formulas in FPP3, table 8.8.
     pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
         let Weights { alpha, beta, damping } = self.weights;
         let State { level, trend } = self.state;
@@ -87,7 +87,7 @@ impl Smoothing {
 }
 
 impl Weights {
-    /// Goes through the values; `each` is called with the expected value and the error.
+    /// Runs through the values, and calls `each` with the expected value and the error.
     fn pass(self, mut state: State, values: &[f64], mut each: impl FnMut(f64, f64)) -> State {
         for value in values {
             let expected = state.level + self.damping * state.trend;
@@ -100,8 +100,8 @@ impl Weights {
     }
 }
 
-/// Returns the mean, the line, then all levels, then all trends: of two that fit equally well, the simpler
-/// one is kept.
+/// Returns the mean, the line, then all levels, then all trends. If two candidates fit equally well, this
+/// order makes us prefer the simpler model.
 fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
     let still = Weights { alpha: 0.0, beta: 0.0, damping: 1.0 };
     let (whole, head) = (line(values), line(&values[..values.len().min(HEAD)]));
@@ -132,11 +132,11 @@ fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
 struct Line {
     mean: f64,
     slope: f64,
-    /// The value of the line one bucket before the first value.
+    /// The value of the line a bucket ahead of the values.
     before: f64,
 }
 
-/// Returns the line of least squares.
+/// Fits a line using least squares.
 fn line(values: &[f64]) -> Line {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// 2020-04-03T00:00:00Z, a multiple of all default widths but 18,000.
+/// 2020-04-03T00:00:00Z, a multiple of all default widths except 18,000.
 const BEGIN: u64 = 1_585_872_000;
 const HOUR: u32 = 3600;
 const DAY: u32 = 86_400;
@@ -31,13 +31,13 @@ fn unusual(forecast: &Forecast, begin: u64) -> Vec<u64> {
     forecast.unusual.iter().map(|sample| (sample.start.as_unix() - begin) / width).collect()
 }
 
-/// A day of hours, or any other season: from 20 to 180, 100 in the mean.
+/// A day of hours, or any other season: from 20 to 180, with a mean of 100.
 #[expect(clippy::cast_possible_truncation, reason = "a number from 20 to 180")]
 fn wave(n: u64, period: u64) -> u64 {
     (100.0 + 80.0 * (std::f64::consts::TAU * n as f64 / period as f64).sin()).round() as u64
 }
 
-/// A generator of random numbers: SplitMix64.
+/// A random number generator: SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -49,7 +49,7 @@ impl Random {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A Poisson distributed count: how many exponential waits fit into `mean`.
+    /// Returns a Poisson distributed count, i.e. the number of exponential waits that fit into `mean`.
     fn poisson(&mut self, mean: u64) -> u64 {
         let mut left = mean as f64;
         (0..).take_while(|_| (left += self.unit().max(1e-300).ln(), left > 0.0).1).count() as u64
@@ -75,7 +75,7 @@ fn what_is_left_out_teaches_nothing_and_the_forecast_begins_now_all_the_same() {
         assert!((point.expected - wave(n, 24) as f64).abs() < 2.0, "{n}: {point:?}");
     }
     assert!(forecast.unusual.is_empty(), "{:?}", forecast.unusual);
-    // Without that, the night is no usual one.
+    // If this is not excluded, the night is unusual.
     assert!(!Forecast::new(&series, 24, end).expect("a history").unusual.is_empty());
     let all = series.range.clone();
     assert!(matches!(
@@ -207,9 +207,10 @@ fn ordinary_noise_is_marked_in_few_histories() {
 
 #[test]
 fn the_backtest_is_that_of_a_computation_by_hand() {
-    // 10 and 14 in turn: smoothing keeps the mean. Origins are after 10, 11, … 19 of 20 buckets. After
-    // an even number n the mean is 12, and 10 comes: off by 2. After an odd one it is 12 − 2 / n, and
-    // 14 comes: off by 2 + 2 / n. The naive forecast is off by 4 each time, as are any two neighbours.
+    // 10 and 14 alternate, so smoothing uses the mean. The origins follow 10, 11, … 19 of 20 buckets. If this
+    // number n is even, the mean is 12, and the actual value is 10: an error of 2. If it is odd, the mean is
+    // 12 − 2 / n, and the actual value is 14: an error of 2 + 2 / n. The error of the naive forecast is
+    // always 4, and so is the difference between any two neighbors.
     let forecast = forecast(60, 1, [10, 14].into_iter().cycle().take(20));
     let odd: f64 = [11.0, 13.0, 15.0, 17.0, 19.0].into_iter().map(|n: f64| 2.0 + 2.0 / n).sum();
     let mase = (5.0 * 2.0 + odd) / 10.0 / 4.0;
@@ -222,7 +223,7 @@ fn the_backtest_is_that_of_a_computation_by_hand() {
 
 #[test]
 fn the_naive_forecast_of_a_line_is_off_by_one_step_more_each_bucket() {
-    // Over three buckets by 10, 20 and 30, in the mean 20, where neighbours differ by 10.
+    // The errors over three buckets are 10, 20 and 30, i.e. 20 on average, and neighbors differ by 10.
     let backtest = forecast(60, 3, (1..=20).map(|n| 10 * n)).backtest;
     assert_eq!((backtest.folds, backtest.horizon, backtest.naive_mase), (8, 3, Some(2.0)));
     assert!(backtest.mase.expect("a scale") < 1e-6, "{backtest:?}");
@@ -230,7 +231,7 @@ fn the_naive_forecast_of_a_line_is_off_by_one_step_more_each_bucket() {
 
 #[test]
 fn where_the_naive_forecast_was_closer_it_answers() {
-    // Two days ago the rhythm changed: the last day is a better guess than all five.
+    // The rhythm changed two days ago, so the latest day is a better guess than all five.
     let count = |n| if n < 71 { wave(n, 24) } else { wave(n + 12, 24) };
     let forecast = forecast(HOUR, 6, (0..119).map(count));
     assert!(forecast.backtest.mase > forecast.backtest.naive_mase, "{:?}", forecast.backtest);

@@ -4,7 +4,7 @@ use counter_core::Timestamp;
 use counter_core::visits::WriterId;
 use serde::{Deserialize, Serialize};
 
-/// A note about an instant: a line of text, with an id that no other note has.
+/// A note on an instant: a line of text with a unique id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     id: String,
@@ -12,30 +12,32 @@ pub struct Note {
     text: String,
 }
 
-/// The error of a text that cannot be a note, or its id.
+/// The error for an invalid text or id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoteError {
-    /// The text is empty, has more than [`Note::MAX_CHARS`] characters, or a control character such as the end of a line.
+    /// The text is empty, is longer than [`Note::MAX_CHARS`] characters, or contains a control character such
+    /// as a line break.
     Text,
-    /// The id is empty, has more than [`Note::MAX_ID_BYTES`] bytes, or others than letters, digits and `-._~`.
+    /// The id is empty, is longer than [`Note::MAX_ID_BYTES`] bytes, or contains characters other than
+    /// letters, digits and `-._~`.
     Id,
 }
 
 impl Note {
-    /// The largest number of characters in a text.
+    /// The maximum number of characters in a text.
     pub const MAX_CHARS: usize = 200;
 
-    /// The largest number of bytes in an id.
+    /// The maximum number of bytes in an id.
     pub const MAX_ID_BYTES: usize = 64;
 
     /// Creates a note with a random id.
     ///
     /// # Errors
-    /// Fails when the text is [none of a note](NoteError::Text).
+    /// Fails if the text is [invalid](NoteError::Text).
     ///
     /// # Panics
-    /// Panics when the operating system has no randomness to give.
+    /// Panics if the operating system can't provide randomness.
     pub fn new(at: Timestamp, text: impl Into<String>) -> Result<Self, NoteError> {
         let text = text.into();
         let is_empty = text.trim().is_empty();
@@ -45,17 +47,18 @@ impl Note {
         Ok(Self { id: WriterId::random().to_string(), at: at.as_unix(), text })
     }
 
-    /// Sets an id of the caller's own, such as the name of a release: whoever adds it again makes no second note.
+    /// Sets a custom id, such as a release name, so that adding the same note again will not create a
+    /// duplicate.
     ///
     /// # Errors
-    /// Fails when the id is [none of a note](NoteError::Id). The characters are those that an address has as they are (RFC
-    /// 3986, section 2.3).
+    /// Fails if the id is [invalid](NoteError::Id). The allowed characters are the unreserved characters in a
+    /// URI (RFC 3986, section 2.3).
     pub fn with_id(mut self, id: impl Into<String>) -> Result<Self, NoteError> {
         self.id = id.into();
         if Self::is_id(&self.id) { Ok(self) } else { Err(NoteError::Id) }
     }
 
-    /// Returns `true` if a text can be the id of a note.
+    /// Returns whether the text is a valid note id.
     #[must_use]
     pub fn is_id(text: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -68,7 +71,7 @@ impl Note {
         &self.id
     }
 
-    /// Returns the instant that the note is about.
+    /// Returns the instant of the note.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         Timestamp::from_unix(self.at)

@@ -8,48 +8,48 @@ use serde::{Deserialize, Serialize};
 
 use super::note::Note;
 
-/// The notes of all processes that share a store.
+/// The notes shared by all processes that use a store.
 #[derive(Clone, Debug)]
 pub struct Notes {
     store: Arc<dyn DocumentStore>,
 }
 
-/// A note that is kept.
+/// The result of adding a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Added {
-    /// The note as it is kept: the earlier one, where there was one with this id.
+    /// The stored note, i.e. the existing note if the id is already in use.
     pub note: Note,
-    /// There was none with this id.
+    /// Whether the note is new. This is `false` if the id is already in use.
     pub is_new: bool,
 }
 
-/// All notes as the store has them.
+/// The content of the document.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
-    /// In the order in which they were added.
+    /// In insertion order.
     notes: Vec<Note>,
 }
 
-/// The name of the document.
+/// The document name.
 const DOCUMENT: &str = "notes";
 
 impl Notes {
-    /// The number of notes that are kept.
+    /// The maximum number of notes in a store.
     pub const MAX: usize = 1000;
 
-    /// Creates the notes of a store.
+    /// Creates a handle to the notes in a store.
     #[must_use]
     pub fn new(store: impl DocumentStore) -> Self {
         Self { store: Arc::new(store) }
     }
 
-    /// Adds a note, unless there is one with its id, which then stays as it is.
+    /// Adds a note. If the id is already in use, this returns the existing note instead.
     ///
     /// # Errors
-    /// Fails with [`ErrorKind::TooManyNotes`] when there are [`Notes::MAX`] notes already. Fails when the store fails, or
-    /// when other processes change the notes all the time; then the note may have been added, and adding it again makes no
-    /// second one.
+    /// Fails with [`ErrorKind::TooManyNotes`] if there are already [`Notes::MAX`] notes. Also fails if the
+    /// store fails, or if other processes keep changing the notes. The note might have been added in this
+    /// case, but you can safely add it again.
     pub async fn add(&self, note: &Note) -> Result<Added, Error> {
         let add = |notes: &mut Vec<Note>| {
             if let Some(kept) = notes.iter().find(|kept| kept.id() == note.id()) {
@@ -64,10 +64,10 @@ impl Notes {
         self.change(add).await?
     }
 
-    /// Returns the notes about instants of a range, in the order of these.
+    /// Returns the notes in a time range, in chronological order.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store can't be read.
     pub async fn list(&self, range: impl RangeBounds<Timestamp>) -> Result<Vec<Note>, Error> {
         let mut notes = Kept::decode(&self.store.read(DOCUMENT).await?.content)?.notes;
         notes.retain(|note| range.contains(&note.at()));
@@ -75,10 +75,11 @@ impl Notes {
         Ok(notes)
     }
 
-    /// Removes the note with this id; returns whether there was one.
+    /// Removes the note with this id, and returns whether it existed.
     ///
     /// # Errors
-    /// Fails when the store fails, or when other processes change the notes all the time. It may have been removed.
+    /// Fails if the store fails, or if other processes keep changing the notes. The note might have been
+    /// removed in this case.
     pub async fn remove(&self, id: &str) -> Result<bool, Error> {
         let remove = |notes: &mut Vec<Note>| {
             let before = notes.len();
@@ -89,8 +90,8 @@ impl Notes {
         self.change(remove).await
     }
 
-    /// Changes the notes, and retries if another process has changed them in the meantime. `change` returns an outcome,
-    /// and whether there is anything to write.
+    /// Changes the notes, and retries if another process has changed the notes in the meantime. `change`
+    /// returns an outcome, and whether the notes need to be written.
     async fn change<T>(&self, change: impl Fn(&mut Vec<Note>) -> (T, bool) + Send) -> Result<T, Error> {
         let changed = change_document(&*self.store, DOCUMENT, move |document| {
             let mut kept = Kept::decode(&document?.content)?;

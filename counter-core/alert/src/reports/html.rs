@@ -1,4 +1,4 @@
-//! A report as a page for a mail: a table, its styles in place, and nothing that a mail program would have to fetch.
+//! A report as HTML for a mail: a table with inline styles, which does not load anything.
 
 use std::fmt::{self, Write};
 
@@ -9,11 +9,12 @@ const NUMBER: &str = "padding:2px 12px 2px 0;text-align:right;white-space:nowrap
 const HEAD: &str = "padding:14px 0 4px;text-align:left;font-weight:bold";
 
 impl Report {
-    /// Returns the report as a page of HTML that a mail program can show: without scripts, pictures and links.
+    /// Formats the report as an HTML page that mail programs can display, i.e. without scripts, images and
+    /// links.
     #[must_use]
     pub fn html(&self) -> String {
         let mut page = String::new();
-        // A `String` takes everything.
+        // Writing to a `String` always succeeds.
         _ = self.write_html(&mut page);
         page
     }
@@ -80,7 +81,7 @@ fn text(page: &mut String, text: &str) -> fmt::Result {
     writeln!(page, "<tr><td colspan=\"3\" style=\"{CELL}\">{}</td></tr>", Escaped(text))
 }
 
-/// A text in which nothing is markup.
+/// Escapes text for HTML.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

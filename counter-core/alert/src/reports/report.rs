@@ -11,71 +11,71 @@ use super::schedule::{Period, ReportSchedule};
 use crate::alert::Alert;
 use crate::isolated::Isolated;
 
-/// A report on a day or a week: hits and visitors, pages and labels, and changes.
+/// A report on a day or a week: hits, visitors, pages, labels and changes.
 ///
-/// As text it is fit for a chat, and [`html`](Self::html) makes a page for a mail.
+/// `Display` writes text for a chat, and [`html`](Self::html) a page for a mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// The id of the report, the same in every repetition.
+    /// The report id, which stays the same if the report is delivered again.
     pub id: String,
-    /// The title: the site and the day, or the first day of the week.
+    /// The title: the site, and the day or the start of the week.
     pub title: String,
-    /// The start of the time that it is about, in Unix seconds.
+    /// The start of the reported time, in Unix seconds.
     pub from: u64,
-    /// The end of that time.
+    /// The end of the reported time, in Unix seconds.
     pub to: u64,
-    /// The hits of the site; `None` if they cannot be read.
+    /// The hits of the site, or `None` if they can't be read.
     pub hits: Option<Change>,
-    /// The different visitors of the site, where they are kept; an estimate.
+    /// The estimated unique visitors of the site, if recorded.
     pub visitors: Option<Change>,
-    /// The shares of the site's hits.
+    /// The configured shares of the site hits.
     pub shares: Vec<Row>,
-    /// The pages with the most hits.
+    /// The pages with the highest hits.
     pub pages: Vec<Row>,
-    /// The pages whose hits grew most, for their size.
+    /// The pages with the largest increase in hits, relative to size.
     pub risen: Vec<Row>,
-    /// The pages whose hits fell most, for their size.
+    /// The pages with the largest decrease in hits, relative to size.
     pub fallen: Vec<Row>,
-    /// The labels, each with its most frequent values.
+    /// The most frequent values, by label.
     pub labels: Vec<(String, Vec<(String, u64)>)>,
-    /// The alerts that were raised in that time.
+    /// The alerts raised in this time.
     pub alerts: Vec<Alert>,
-    /// The keys and parts that could not be read, and are left out; 100 at most.
+    /// The keys and parts that can't be read and are omitted, up to 100.
     pub unread: Vec<String>,
 }
 
-/// A number of hits, and that of the time before, which was as long.
+/// A number, and the number in the preceding period of the same length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// The number.
+    /// The number in this period.
     pub now: u64,
-    /// The number before; `None` where it is not known.
+    /// The number in the preceding period, if known.
     pub before: Option<u64>,
 }
 
-/// A line of a report.
+/// A row in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The name of a page, or of a share.
+    /// The name of a page or share.
     pub name: String,
     /// The hits.
     pub hits: Change,
 }
 
-/// The number of pages that a report lists as risen, and as fallen.
+/// The maximum number of pages with an increase, and also with a decrease.
 const CHANGED: usize = 5;
 
-/// The number of keys and parts that a report names as unreadable.
+/// The maximum number of unreadable keys and parts to list.
 const MAX_UNREAD: usize = 100;
 
 impl Report {
-    /// Reads a report. What cannot be read is left out and named in [`unread`](Self::unread).
+    /// Reads a report. If a part can't be read, it will be omitted and listed in [`unread`](Self::unread).
     ///
     /// # Errors
-    /// Fails when the store cannot be reached.
+    /// Fails if the store can't be reached.
     pub(crate) async fn read(
         stats: &Stats,
         schedule: &ReportSchedule,
@@ -86,7 +86,7 @@ impl Report {
         let (precision, mut unread) = (kept.precision, Unread::default());
         let mut now = pages(stats, schedule, precision, range, &mut unread).await?;
         let mut earlier = pages(stats, schedule, precision, before, &mut unread).await?;
-        // A page that is known in one of the times only has neither grown nor fallen.
+        // We can't compare a page that is only readable in either period.
         for pages in [&mut now, &mut earlier] {
             pages.retain(|(name, _)| !unread.has_counter(name));
         }
@@ -134,15 +134,15 @@ impl Report {
     }
 }
 
-/// The parts of a report that could not be read.
+/// The parts of a report that can't be read.
 #[derive(Debug, Default)]
 struct Unread(Vec<String>);
 
 impl Unread {
-    /// Returns a part, or `None` if it cannot be read, which is noted.
+    /// Returns a part, or records it and returns `None` if it can't be read.
     ///
     /// # Errors
-    /// Fails when the store cannot be reached, since the part can be read later.
+    /// Fails if the store can't be reached, because then we can read the part later.
     fn part<T>(&mut self, what: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
@@ -166,13 +166,13 @@ impl Unread {
         }
     }
 
-    /// Returns whether a key that could not be read is that of a counter.
+    /// Returns `true` if a recorded key belongs to this counter.
     fn has_counter(&self, name: &str) -> bool {
         self.0.iter().any(|key| key.strip_suffix(name).is_some_and(|rest| rest.ends_with([':', ' '])))
     }
 }
 
-/// The pages that can be read, with their hits in a range.
+/// Returns the readable pages with their hits in a range.
 async fn pages(
     stats: &Stats,
     schedule: &ReportSchedule,
@@ -186,7 +186,7 @@ async fn pages(
     Ok(ranking.counters)
 }
 
-/// The hits of those counters that can be read, in a period and in the one before.
+/// Returns the readable counters with their hits in this and the preceding period.
 async fn totals(
     stats: &Stats,
     counters: &[CounterName],
@@ -212,7 +212,7 @@ async fn totals(
     Ok(totals)
 }
 
-/// The pages of both times, those first whose hits changed most for their size.
+/// Returns the pages of both periods, sorted by change relative to size.
 fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known: bool) -> Vec<Row> {
     let (of_now, of_earlier): (HashMap<_, _>, HashMap<_, _>) = (
         now.iter().map(|(name, hits)| (name, *hits)).collect(),
@@ -286,20 +286,20 @@ impl Change {
         self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
     }
 
-    /// Returns the difference of the numbers in standard deviations of counts.
+    /// Returns the difference in standard deviations, assuming that both are counts.
     fn surprise(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
         self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
     }
 
-    /// Returns the change in percent, rounded, where there is one.
+    /// Returns the change in percent, rounded, if known.
     pub(crate) fn percent(self) -> Option<f64> {
         let before = self.before.filter(|before| *before > 0)?;
         Some((100.0 * self.by() as f64 / before as f64).round())
     }
 }
 
-/// A change as people read it: `+12 %`, or nothing where it is not known.
+/// Formats a change like `+12 %`, or as an empty string if it is unknown.
 pub(crate) struct Percent(pub(crate) Change);
 
 impl fmt::Display for Percent {

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, ToSpan};
 
 use crate::rules::rule::{RuleError, check_name};
 
-/// A report that is made of every day or week that is over, once over all instances.
+/// A schedule for reports on past days or weeks. A report is created once across all instances.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,14 +39,14 @@ pub struct ReportSchedule {
     offset: Arc<dyn Fn(Timestamp) -> i32 + Send + Sync>,
 }
 
-/// The instant at which Unix time begins.
+/// The start of Unix time.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// The seconds of a day without a change of clocks.
+/// The number of seconds in a day, unless the clocks change.
 const DAY: u64 = 86_400;
 
 impl ReportSchedule {
-    /// Creates a schedule of a report on every day; the counter is that of the whole site, such as `hits`.
+    /// Creates a schedule for daily reports. `site` is the counter for the whole site, e.g. `hits`.
     pub fn daily(name: impl Into<String>, site: CounterName) -> Self {
         Self {
             name: name.into(),
@@ -61,47 +61,48 @@ impl ReportSchedule {
         }
     }
 
-    /// Creates a schedule of a report on every week, which begins on Monday, as in ISO 8601.
+    /// Creates a schedule for weekly reports. Like in ISO 8601, weeks start on Monday.
     pub fn weekly(name: impl Into<String>, site: CounterName) -> Self {
         Self { days: 7, ..Self::daily(name, site) }
     }
 
-    /// Sets the name of the site, with which titles begin. Default: none.
+    /// Sets the site name, which will be prepended to titles. Default: empty.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// Adds a share of the whole site: the hits of these counters together.
+    /// Adds a share of the site: the sum of these counters.
     pub fn share(mut self, name: impl Into<String>, counters: impl IntoIterator<Item = CounterName>) -> Self {
         self.shares.push((name.into(), counters.into_iter().collect()));
         self
     }
 
-    /// Sets which counters are pages. Default: those whose names begin with a slash.
+    /// Sets which counters are pages. Default: counters that start with a slash.
     pub fn pages(mut self, is_page: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
         self.is_page = Arc::new(is_page);
         self
     }
 
-    /// Limits the number of pages, and of values of each label, to this; at most 100. Default: 10.
+    /// Limits the number of pages, and the number of values per label, up to 100. Default: 10.
     pub fn places(mut self, places: usize) -> Self {
         self.places = places.clamp(1, 100);
         self
     }
 
-    /// Makes the report so long after the end of the day or week, at least a minute. Default: an hour, by which late
-    /// hits are there.
+    /// Sets the time to wait after the end of a day or week, at least a minute. Default: an hour, so that
+    /// late hits will be included.
     pub fn after(mut self, after: Duration) -> Self {
         self.after = after.max(Duration::from_secs(60));
         self
     }
 
-    /// Sets by how many seconds the clocks of the site are ahead of UTC at an instant. Default: not at all.
+    /// Sets the UTC offset of the site at a given instant, in seconds. Default: 0.
     ///
-    /// A day of the site is read exactly if a precision is kept whose buckets begin with it, for twice as long as the
-    /// report's time: hours for most time zones. Otherwise the report reads the buckets whose boundaries are the nearest, at
-    /// most 12 hours away, and its title says from when to when.
+    /// Reports will match the local day if there is a precision with buckets that start at midnight, and a
+    /// retention of twice the report period. This is true for hours in most time zones. Otherwise, the report
+    /// will use the nearest bucket boundaries, which can be off by up to 12 hours, and the title will include
+    /// the actual range.
     pub fn local_time(mut self, offset: impl Fn(Timestamp) -> i32 + Send + Sync + 'static) -> Self {
         self.offset = Arc::new(offset);
         self
@@ -119,15 +120,15 @@ impl ReportSchedule {
         }
     }
 
-    /// Returns whether days are sums of buckets of this precision, which are kept long enough to compare.
+    /// Returns whether this precision divides a day, and the retention is long enough to compare periods.
     fn has_whole_days(&self, kept: Retention) -> bool {
         let width = u64::from(kept.precision.as_seconds());
         DAY.is_multiple_of(width)
             && width * u64::from(kept.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
     }
 
-    /// Returns the last day or week that was over so long before `now`, the one before it, and the precision to read both
-    /// with.
+    /// Returns the latest day or week that is due at `now`, the preceding day or week, and the precision to
+    /// read both.
     pub(crate) fn period(&self, grid: &Grid, now: Timestamp) -> Option<Period> {
         let today = self.date(now.minus(self.after.as_secs()));
         let since_monday = if self.days == 7 { today.weekday().to_monday_zero_offset() } else { 0 };
@@ -143,7 +144,7 @@ impl ReportSchedule {
             pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
         };
         let whole = grid.counts.iter().filter(|kept| self.has_whole_days(*kept));
-        // Of several, the coarsest: it takes the fewest buckets.
+        // If there is a choice, we use the coarsest precision to read as few buckets as possible.
         let kept = whole.min_by_key(|kept| (distance(kept), Reverse(kept.precision)))?;
         let [before, start, end] = read(&kept);
         let is_exact = distance(&kept) == Some(0);
@@ -155,7 +156,7 @@ impl ReportSchedule {
         utc(at.as_unix().saturating_add_signed((self.offset)(at).into())).date()
     }
 
-    /// Returns the first instant of a local date, which is not midnight where clocks skip midnight.
+    /// Returns the start of a local date. This is not midnight if the clocks skip midnight.
     fn start(&self, date: Date) -> Timestamp {
         let midnight = u64::try_from(date.duration_since(EPOCH.date()).as_secs()).unwrap_or(0);
         let (mut before, mut start) = (midnight.saturating_sub(2 * DAY), midnight + 2 * DAY);
@@ -169,7 +170,7 @@ impl ReportSchedule {
         Timestamp::from_unix(start)
     }
 
-    /// Returns the title of a period: its first day as in ISO 8601, and the range that was read if it is not the same.
+    /// Returns the title for a period, i.e. the start date in ISO 8601, and the actual range if it differs.
     pub(crate) fn title_of(&self, period: &Period) -> String {
         let what = if self.days == 7 { "the week from " } else { "" };
         let between = if self.title.is_empty() { "" } else { ": " };
@@ -184,24 +185,24 @@ impl ReportSchedule {
     }
 }
 
-/// A day or week that is over.
+/// A day or week in the past.
 #[derive(Clone, Debug)]
 pub(crate) struct Period {
     pub(crate) range: Range<Timestamp>,
     pub(crate) before: Range<Timestamp>,
     pub(crate) kept: Retention,
-    /// The first local date.
+    /// The local start date.
     date: Date,
-    /// True if its days are read, and not buckets whose boundaries are near.
+    /// Whether the range matches the local days exactly.
     is_exact: bool,
 }
 
-/// Returns the start of a bucket that is the nearest to an instant.
+/// Returns the bucket boundary nearest to this instant.
 fn nearest(precision: Precision, at: Timestamp) -> Timestamp {
     precision.bucket(at.plus(u64::from(precision.as_seconds()) / 2)).start
 }
 
-/// Returns the date and the time in UTC.
+/// Returns the date and time in UTC.
 fn utc(seconds: u64) -> DateTime {
     EPOCH.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
 }
@@ -262,7 +263,7 @@ mod tests {
         for schedule in [&daily, &weekly] {
             assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "nothing was over by then");
         }
-        // An hour ahead, a day begins at 23:00 UTC, and hours are read.
+        // With an offset of an hour, a day begins at 23:00 UTC, so we need hours.
         let ahead = daily.clone().local_time(|_| 3600);
         assert_eq!(title(&ahead, early), "2026-11-22");
         let period = ahead.period(&grid(), early).expect("kept");
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_day_of_a_change_of_clocks_has_23_or_25_hours() {
-        // In Berlin clocks go back on 2026-10-25 at 01:00 UTC.
+        // In Berlin, clocks go back on 2026-10-25 at 01:00 UTC.
         let change = Timestamp::from_unix(20_751 * DAY + 3600);
         let berlin =
             schedule(ReportSchedule::daily).local_time(move |at| if at < change { 7200 } else { 3600 });

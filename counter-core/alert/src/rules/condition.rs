@@ -8,29 +8,29 @@ use super::unit::Unit;
 use super::verdict::{Expected, Side, Verdict};
 use crate::isolated::Isolated;
 
-/// The condition of a rule about one bucket.
+/// The condition of a rule on a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     /// More hits than this.
     Above { counter: CounterName, hits: u64 },
     /// Fewer hits than this.
     Below { counter: CounterName, hits: u64 },
-    /// A larger share of the whole than this, where the whole has enough hits.
+    /// A larger share of the whole than this, if the whole has enough hits.
     ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
-    /// A larger quantile than this, where enough was measured.
+    /// A larger quantile than this, if there are enough values.
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
-    /// Hits on this side of the band in which they are expected, or none where some should have come.
+    /// Hits outside the expected band on this side, or an unexpected silence.
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
-    /// No hits, where the site had some.
+    /// No hits, while the site has some.
     Dead { counter: CounterName, site: CounterName },
-    /// A value with enough hits that is new among the most frequent values of a label.
+    /// A label value with enough hits that is new in the top list.
     NewLabel { label: String, places: usize, least: u64 },
-    /// A condition of this process alone.
+    /// A condition on this process.
     Local(LocalCondition),
 }
 
 impl Condition {
-    /// Returns the counters whose hits it needs.
+    /// Returns the counters to read hits for.
     pub(crate) fn counters(&self) -> Vec<&CounterName> {
         match self {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
@@ -42,7 +42,7 @@ impl Condition {
         }
     }
 
-    /// Returns all counters that it looks at.
+    /// Returns all counters used by this condition.
     pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
         match self {
             Self::QuantileAbove { counter, .. } | Self::Unusual { counter, .. } => vec![counter],
@@ -50,7 +50,7 @@ impl Condition {
         }
     }
 
-    /// Returns the unit of its values.
+    /// Returns the value unit.
     pub(crate) fn unit(&self) -> Unit {
         match self {
             Self::Above { .. }
@@ -65,7 +65,7 @@ impl Condition {
         }
     }
 
-    /// Judges a bucket by the hits that counters have in it; `None` where these are not known, or too few.
+    /// Evaluates a bucket from the hits of the counters. Returns `None` if the hits are unknown or too few.
     pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
         let verdict = |is_met, value: f64, bound: f64| Some(Verdict::new(is_met, value, bound));
         match self {
@@ -95,7 +95,7 @@ impl Condition {
         }
     }
 
-    /// Explains a verdict in one sentence.
+    /// Explains a verdict in a sentence.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
         let Verdict { is_met, value, bound, ref label, .. } = *verdict;
         let (above, below) = if is_met { ("above", "below") } else { ("no longer above", "no longer below") };
@@ -126,7 +126,7 @@ impl Condition {
     }
 }
 
-/// Explains a verdict about an unusual count.
+/// Explains a verdict on an unusual count.
 fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> String {
     let Verdict { is_met, value, bound, expected, .. } = *verdict;
     let hits = Hits(value);
@@ -146,13 +146,12 @@ fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> Str
     }
 }
 
-/// Joins the names of counters.
 fn joined(counters: &[CounterName]) -> String {
     let names: Vec<_> = counters.iter().map(|name| Isolated(name).to_string()).collect();
     names.join(" and ")
 }
 
-/// The condition in words.
+/// Describes the condition.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_least = |least: u64, what: &str| match least {
@@ -193,7 +192,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// A number of hits as people read it.
+/// Formats a number of hits.
 struct Hits(f64);
 
 impl fmt::Display for Hits {
@@ -202,7 +201,7 @@ impl fmt::Display for Hits {
     }
 }
 
-/// A share as people read it.
+/// Formats a share as a percentage.
 struct Percent(f64);
 
 impl fmt::Display for Percent {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::rule::AlertRule;
 use crate::alert::Severity;
 
-/// A rule as configuration has it.
+/// A rule in the configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Described {
@@ -53,7 +53,7 @@ enum Quantity {
     Size,
 }
 
-/// The name of a counter.
+/// A counter name.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Name(CounterName);

@@ -1,4 +1,4 @@
-//! Conditions of one process: whether it reaches the store, and how far behind it is. No other process knows them.
+//! Conditions on this process, such as its connection to the store. Other processes can't evaluate these.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use counter_core::visits::{Health, Stats};
 use super::unit::Unit;
 use super::verdict::Verdict;
 
-/// The condition of a rule about the process that looks at it.
+/// The condition of a process rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LocalCondition {
-    /// No attempt to flush has succeeded for longer than this, or nothing has tried to for as long.
+    /// For longer than this, all flushes have failed or have not been attempted.
     StoreAway(Duration),
-    /// More hits than this wait for the store.
+    /// More pending hits than this.
     Pending(u64),
-    /// The clock of this process is further from the store's than this, in seconds.
+    /// The process clock and the store clock differ by more than this, in seconds.
     ClockSkew(u64),
-    /// A source has more positions than this that are not counted.
+    /// A source has more uncounted positions than this.
     SourceBehind(u64),
-    /// An audit has found values that the archive has more of than the near store.
+    /// An audit has found values where the archive has more than the near store.
     ArchiveDiffers,
 }
 
@@ -48,7 +48,7 @@ impl LocalCondition {
         Some(Verdict { label, ..Verdict::new(value > bound, value, bound) })
     }
 
-    /// Returns the unit of its values.
+    /// Returns the value unit.
     pub(crate) fn unit(&self) -> Unit {
         match self {
             Self::StoreAway(_) | Self::ClockSkew(_) => Unit::Seconds,
@@ -57,7 +57,7 @@ impl LocalCondition {
         }
     }
 
-    /// Explains a verdict in one sentence.
+    /// Explains a verdict in a sentence.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
         let Verdict { is_met, value, bound, .. } = *verdict;
         let label = verdict.label.as_deref().unwrap_or_default();
@@ -76,7 +76,7 @@ impl LocalCondition {
     }
 }
 
-/// The condition in words, for people.
+/// Describes the condition.
 impl fmt::Display for LocalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -10,16 +10,17 @@ use super::verdict::Side;
 use crate::alert::Severity;
 use crate::detector::Detector;
 
-/// A rule that is looked at in each bucket that closes.
+/// A rule that is evaluated whenever a bucket closes.
 ///
-/// An alert is raised when its condition has held in as many buckets in a row as [`raise_after`](Self::raise_after) says,
-/// and resolved when it has not held in as many as [`resolve_after`](Self::resolve_after) says. A bucket that cannot be
-/// read, or that has too few hits to tell, counts as neither.
+/// An alert is raised when the condition is met for [`raise_after`](Self::raise_after) buckets in a row, and
+/// resolved when it is not met for [`resolve_after`](Self::resolve_after) buckets in a row. A bucket is
+/// ignored if it can't be read, or if there are not enough hits.
 ///
-/// Rules about the process, which begin with that of a [store that is away](Self::store_away), are looked at in every pass of
-/// a watch instead of every bucket, by every process for itself: each tells its own alerts, with an
-/// [`id`](crate::Alert::id) of its own, also while the store is away.
-/// Rules can be read from configuration, with the words of the constructors and setters:
+/// Process rules such as [`store_away`](Self::store_away) are evaluated in all passes instead of per bucket,
+/// and by all processes independently. A process sends these alerts even if the store is unavailable, with an
+/// [`id`](crate::Alert::id) that is unique to the process.
+///
+/// You can also read rules from a configuration, which uses the names of the constructors and setters:
 ///
 /// ```
 /// use counter_alert::AlertRule;
@@ -46,25 +47,25 @@ pub struct AlertRule {
     pub(crate) severity: Severity,
 }
 
-/// A reason why rules cannot be watched.
+/// The error for invalid rules.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// The name of a rule is empty, has more than 128 bytes, or has a control character.
+    /// The rule name is empty, is longer than 128 bytes, or contains a control character.
     Name(String),
-    /// Two rules have this name.
+    /// Two rules or reports share this name.
     Twice(String),
-    /// A number of the rule of this name is not one that it can have: a share and a quantile are between 0 and 1.
+    /// A number in this rule is out of range: a share or a quantile must be between 0 and 1.
     Number(String),
-    /// The precision of the rule of this name is not one that the counters keep for what it looks at.
+    /// The counters do not keep the precision that this rule needs.
     Precision(String, Precision),
-    /// No precision is kept long enough for the report of this name and the time before it.
+    /// All retention periods are too short for this report, which also needs the preceding period.
     Report(String),
     /// There are more than 5,000 rules.
     TooMany,
 }
 
-/// The number of rules that one watch may have.
+/// The maximum number of rules in a watch.
 pub(crate) const RULES: usize = 5000;
 
 fn seconds(width: u32) -> Precision {
@@ -78,24 +79,24 @@ impl AlertRule {
         Self { name, condition, precision, raise_after, resolve_after, pause: Duration::ZERO, severity }
     }
 
-    /// Creates a rule: a counter has more hits than this in a bucket.
+    /// Creates a rule: the counter has more hits than this in a bucket.
     pub fn above(name: impl Into<String>, counter: CounterName, precision: Precision, hits: u64) -> Self {
         Self::new(name, precision, Condition::Above { counter, hits })
     }
 
-    /// Creates a rule: a counter has fewer hits than this in a bucket.
+    /// Creates a rule: the counter has fewer hits than this in a bucket.
     pub fn below(name: impl Into<String>, counter: CounterName, precision: Precision, hits: u64) -> Self {
         Self::new(name, precision, Condition::Below { counter, hits })
     }
 
-    /// Creates a rule: a counter has no hits in a bucket.
+    /// Creates a rule: the counter gets no hits in a bucket.
     pub fn silent(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
         Self::below(name, counter, precision, 1)
     }
 
-    /// Creates a rule: a counter has had no hits for so many days, each with hits of the whole site, which are those of
-    /// this other counter. It finds routes that nobody uses any more, also in days before the rule was made, a year of
-    /// them at most.
+    /// Creates a rule: the counter gets no hits for this number of days. Only days on which the site counter
+    /// has hits will be counted. You can use this to find unused routes. Up to a year of days before the rule
+    /// was created is included.
     ///
     /// ```
     /// use counter_alert::AlertRule;
@@ -110,8 +111,9 @@ impl AlertRule {
         Self::new(name, seconds(86_400), Condition::Dead { counter, site }).raise_after(days)
     }
 
-    /// Creates a rule: a value is among so many of the most frequent ones of a [label](counter_core::Stats::label) in a bucket, and was
-    /// not before. The values of the first 24 buckets are learnt, and 1,000 are remembered.
+    /// Creates a rule: a new value enters the top list of a [label](counter_core::Stats::label), which has
+    /// this number of places. The rule needs 24 buckets to learn the usual values, and remembers up to 1,000
+    /// values.
     pub fn new_label(
         name: impl Into<String>,
         label: impl Into<String>,
@@ -122,8 +124,8 @@ impl AlertRule {
         Self::new(name, precision, Condition::NewLabel { label, places, least: 1 })
     }
 
-    /// Creates a rule: some counters together have a larger share of another one than this, such as those of errors of
-    /// `hits`. A bucket without hits of the whole is not judged; see [`at_least`](Self::at_least).
+    /// Creates a rule: the sum of some counters exceeds this share of another counter, e.g. the errors in
+    /// `hits`. Buckets will be skipped when the whole gets no hits; see also [`at_least`](Self::at_least).
     pub fn share_above(
         name: impl Into<String>,
         parts: impl IntoIterator<Item = CounterName>,
@@ -135,8 +137,8 @@ impl AlertRule {
         Self::new(name, precision, Condition::ShareAbove { parts, whole, share, least: 1 })
     }
 
-    /// Creates a rule: a quantile of a counter's times, in seconds, or sizes, in bytes, is larger than this. The counters
-    /// have to keep [distributions](counter_core::Builder::distributions) of this precision.
+    /// Creates a rule: a quantile of the times (in seconds) or sizes (in bytes) of a counter exceeds this
+    /// value. You need to enable [distributions](counter_core::Builder::distributions) with this precision.
     pub fn quantile_above(
         name: impl Into<String>,
         counter: CounterName,
@@ -148,9 +150,9 @@ impl AlertRule {
         Self::new(name, precision, Condition::QuantileAbove { counter, measure, q, value, least: 1 })
     }
 
-    /// Creates a rule: a counter has more or fewer hits in a bucket than are expected by its history, the time of day and
-    /// of the week. How this is found out is told by [`Detector`](crate::detector::Detector); the band is in
-    /// an [`Explanation`](crate::Explanation).
+    /// Creates a rule: the counter has more or fewer hits in a bucket than expected from the history, the
+    /// time of day and the time of the week. See [`Detector`](crate::detector::Detector) for how this works.
+    /// The band is included in the [`Explanation`](crate::Explanation).
     ///
     /// ```
     /// use std::time::Duration;
@@ -167,18 +169,18 @@ impl AlertRule {
         Self::expecting(name, counter, precision, Side::Either)
     }
 
-    /// Creates a rule: a counter has more hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    /// Creates a rule: the counter has more hits in a bucket than expected; see [`unusual`](Self::unusual).
     pub fn unusually_high(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
         Self::expecting(name, counter, precision, Side::High)
     }
 
-    /// Creates a rule: a counter has fewer hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    /// Creates a rule: the counter has fewer hits in a bucket than expected; see [`unusual`](Self::unusual).
     pub fn unusually_low(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
         Self::expecting(name, counter, precision, Side::Low)
     }
 
-    /// Creates a rule: a counter has had no hits for so long that some surely should have come. By night that takes
-    /// longer than by day, and for a counter whose hits come in bursts longer than the pauses between them.
+    /// Creates a rule: the counter gets no hits for longer than expected. This takes longer at night than by
+    /// day. If hits come in bursts, it must take longer than the usual pauses.
     pub fn unexpectedly_silent(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
         Self::expecting(name, counter, precision, Side::Silent)
     }
@@ -188,8 +190,8 @@ impl AlertRule {
         Self::new(name, precision, Condition::Unusual { counter, side, false_alarms })
     }
 
-    /// Takes so large a share of ordinary buckets for unusual, on each side: 1e-12 to 0.01. Default: one in 250,000, which
-    /// are the minutes of six months. It concerns rules about what is expected.
+    /// Sets the share of ordinary buckets that will be considered unusual, on either side: 1e-12 to 0.01.
+    /// Default: 1 in 250,000, i.e. a minute in six months. This only affects rules based on a [`Detector`].
     pub fn false_alarms(mut self, share: f64) -> Self {
         if let Condition::Unusual { false_alarms, .. } = &mut self.condition {
             *false_alarms = share;
@@ -197,28 +199,29 @@ impl AlertRule {
         self
     }
 
-    /// Creates a rule about the process: hits wait, and the store has taken none for longer than this.
+    /// Creates a process rule: there are pending hits, but the store does not accept any for longer than
+    /// this.
     pub fn store_away(name: impl Into<String>, after: Duration) -> Self {
         Self::of_process(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
     }
 
-    /// Creates a rule about the process: more hits than this wait for the store.
+    /// Creates a process rule: there are more pending hits than this.
     pub fn pending_above(name: impl Into<String>, hits: u64) -> Self {
         Self::of_process(name, LocalCondition::Pending(hits))
     }
 
-    /// Creates a rule about the process: its clock differs from the store's by more seconds than this.
+    /// Creates a process rule: the process clock and the store clock differ by more seconds than this.
     pub fn clock_skew_above(name: impl Into<String>, seconds: u64) -> Self {
         Self::of_process(name, LocalCondition::ClockSkew(seconds))
     }
 
-    /// Creates a rule about the process: one of its [sources](counter_core::source) has more positions than this, records or bytes,
-    /// that are not counted. A source whose reader does not tell the end of its log is not judged.
+    /// Creates a process rule: one of the [sources](counter_core::source) has more uncounted positions than
+    /// this, in records or bytes. A source will be skipped if the reader does not report the log end.
     pub fn source_behind(name: impl Into<String>, positions: u64) -> Self {
         Self::of_process(name, LocalCondition::SourceBehind(positions))
     }
 
-    /// Creates a rule about the process: its last audit of an archive has found values that differ.
+    /// Creates a process rule: the latest archive audit has found differences.
     pub fn archive_differs(name: impl Into<String>) -> Self {
         Self::of_process(name, LocalCondition::ArchiveDiffers)
     }
@@ -227,7 +230,7 @@ impl AlertRule {
         Self::new(name, seconds(1), Condition::Local(condition))
     }
 
-    /// Returns the condition of a rule about the process. Each process keeps its own state of such a rule.
+    /// Returns the condition of a process rule. The state of such a rule is kept per process.
     pub(crate) fn local(&self) -> Option<&LocalCondition> {
         match &self.condition {
             Condition::Local(condition) => Some(condition),
@@ -235,8 +238,8 @@ impl AlertRule {
         }
     }
 
-    /// Judges a bucket only if it has at least this number: hits of the whole for a share, values for a distribution, hits of
-    /// the value for a label. Default: 1.
+    /// Sets the minimum number to evaluate a bucket: hits of the whole for a share, values for a
+    /// distribution, or hits of the value for a label. Default: 1.
     pub fn at_least(mut self, count: u64) -> Self {
         if let Condition::ShareAbove { least, .. }
         | Condition::QuantileAbove { least, .. }
@@ -247,25 +250,27 @@ impl AlertRule {
         self
     }
 
-    /// Raises the alert when the condition has held in so many buckets in a row, at least 1. Default: 1.
+    /// Sets the number of buckets in a row that must meet the condition in order to raise the alert, at least
+    /// 1. Default: 1.
     pub fn raise_after(mut self, buckets: u32) -> Self {
         self.raise_after = buckets.max(1);
         self
     }
 
-    /// Resolves the alert when the condition has not held in so many buckets in a row, at least 1. Default: 1.
+    /// Sets the number of buckets in a row that must not meet the condition in order to resolve the alert, at
+    /// least 1. Default: 1.
     pub fn resolve_after(mut self, buckets: u32) -> Self {
         self.resolve_after = buckets.max(1);
         self
     }
 
-    /// Raises no other alert of this rule for so long after one was raised. Default: no pause.
+    /// Sets the minimum time between two alerts of this rule. Default: zero.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Tells receivers how severe the alert is. Default: [`Severity::Warning`].
+    /// Sets the alert severity. Default: [`Severity::Warning`].
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self

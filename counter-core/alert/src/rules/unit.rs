@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// The unit of the values of a rule.
+/// The unit of rule values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -13,12 +13,12 @@ pub enum Unit {
     Seconds,
     /// A size in bytes.
     Bytes,
-    /// A number of something else.
+    /// A number of other things.
     Count,
 }
 
 impl Unit {
-    /// Returns a value in this unit as people read it.
+    /// Formats a value in this unit.
     ///
     /// ```
     /// use counter_alert::Unit;

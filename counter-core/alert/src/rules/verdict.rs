@@ -1,36 +1,36 @@
 use crate::detector::{DetectedSeason, Judgement};
 
-/// The value of a condition in one bucket, and its bound.
+/// The value of a condition in a bucket, compared to a bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) is_met: bool,
     pub(crate) value: f64,
     pub(crate) bound: f64,
-    /// A text that belongs to the value: that of a label which is new, an error, or the name of a source.
+    /// A text that belongs to the value: the new label value, an error, or a source name.
     pub(crate) label: Option<String>,
-    /// The expectation, where a rule is about one.
+    /// The expectation, if the rule is based on a detector.
     pub(crate) expected: Option<Expected>,
 }
 
-/// The expectation of a bucket.
+/// The expectation for a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) value: f64,
     pub(crate) lower: f64,
     pub(crate) upper: f64,
-    /// One standard deviation.
+    /// The standard deviation.
     pub(crate) error: f64,
-    /// The name of the model.
+    /// The model name.
     pub(crate) model: &'static str,
 }
 
-/// The side of the band that a value is on.
+/// The side of the band that a rule watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     High,
     Low,
     Either,
-    /// No hit has come where some surely should have.
+    /// Hits are missing.
     Silent,
 }
 

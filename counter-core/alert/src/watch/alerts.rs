@@ -15,9 +15,11 @@ use crate::alert::{Alert, AlertKind, Severity};
 use crate::rules::rule::AlertRule;
 use crate::rules::unit::Unit;
 
-/// A handle on rules and what all processes know of them: their state, the history, silences, and tests.
+/// A handle to the rules and to the state shared by all processes: raised alerts, the history, silences, and
+/// tests.
 ///
-/// [`Watch::alerts`](crate::Watch::alerts) returns one; a process that runs no watch makes it of the same rules and store.
+/// You can get this from [`Watch::alerts`](crate::Watch::alerts). If a process does not run a watch, you can
+/// create a handle from the same rules and store.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,70 +51,71 @@ use crate::rules::unit::Unit;
 pub struct Alerts {
     store: Arc<dyn DocumentStore>,
     rules: Arc<[AlertRule]>,
-    /// The states of the rules about this process, where it runs a watch.
+    /// The states of the process rules, if this process runs a watch.
     own: Arc<Mutex<Shared>>,
 }
 
-/// The state of all rules, and the history, at one instant.
+/// The state of all rules, and the history.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AlertsStatus {
-    /// The rules, in the order in which they were given.
+    /// The rules, in the configured order.
     pub rules: Vec<RuleStatus>,
-    /// The last 500 messages, the latest first.
+    /// The latest 500 messages, most recent first.
     pub history: Vec<HistoryEntry>,
 }
 
-/// A rule and its state.
+/// A rule with the current state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RuleStatus {
-    /// The name of the rule.
+    /// The rule name.
     pub name: String,
-    /// The condition in words.
+    /// A description of the condition.
     pub condition: String,
-    /// The counters that the condition looks at.
+    /// The counters used by the condition.
     pub counters: Vec<CounterName>,
-    /// The unit of its values.
+    /// The value unit.
     pub unit: Unit,
-    /// The severity of its alerts.
+    /// The alert severity.
     pub severity: Severity,
-    /// The precision of the buckets that it looks at; `None` for a rule about the process, which is looked at in every pass.
+    /// The bucket precision, or `None` for a process rule, which is evaluated in all passes.
     pub precision: Option<Precision>,
-    /// The number of buckets in a row that raise the alert.
+    /// The number of buckets in a row needed to raise the alert.
     pub raise_after: u32,
-    /// The number of buckets in a row that resolve it.
+    /// The number of buckets in a row needed to resolve the alert.
     pub resolve_after: u32,
-    /// The start of the bucket that raised the alert, while it is raised.
+    /// The start of the bucket that raised the alert, if the alert is raised.
     pub raised: Option<Timestamp>,
-    /// The end of the silence, while the rule is silenced.
+    /// The end of the silence, if the rule is silenced.
     pub silenced: Option<Timestamp>,
-    /// The end of the last bucket that was looked at; `None` before the first.
+    /// The end of the latest evaluated bucket, if any.
     pub judged: Option<Timestamp>,
-    /// The numbers of the last bucket with a verdict; one that cannot be read, or has too few hits, has none.
+    /// The numbers of the latest bucket with a verdict. Buckets that can't be read or have too few hits do
+    /// not have a verdict.
     pub last: Option<Explanation>,
-    /// The message that raised or resolved the alert last, which has the reason.
+    /// The latest message that raised or resolved the alert. This includes the reason.
     pub decision: Option<Alert>,
-    /// The buckets that decided it, oldest first; of more than 6 the last ones.
+    /// The deciding buckets for this message, oldest first, up to the latest 6.
     pub buckets: Vec<Explanation>,
 }
 
-/// A reason why a rule is not silenced.
+/// The error when a rule can't be silenced.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SilenceError {
-    /// There is no rule of this name.
+    /// A rule with this name does not exist.
     UnknownRule,
-    /// The store failed, or other processes changed the alerts all the while.
+    /// The store failed, or other processes kept changing the alerts.
     Store(Error),
 }
 
 impl Alerts {
-    /// The longest silence: 30 days.
+    /// The maximum duration of a silence: 30 days.
     pub const LONGEST_SILENCE: Duration = SILENCE;
 
-    /// Creates a handle on the rules of watches over the same store, for a process that runs none. It knows the rules about
-    /// processes, but not their states.
+    /// Creates a handle to the rules of watches over the same store, for a process that does not run a watch.
+    /// The handle can't read the state of process rules.
     pub fn new(store: impl DocumentStore, rules: impl IntoIterator<Item = AlertRule>) -> Self {
         Self::over(Arc::new(store), rules.into_iter().collect(), Arc::default())
     }
@@ -125,15 +128,15 @@ impl Alerts {
         Self { store, rules, own }
     }
 
-    /// Returns the names of the rules, in the order in which they were given.
+    /// Returns the rule names, in the configured order.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| &*rule.name)
     }
 
-    /// Reads the state of all rules and the history, by one read of the store.
+    /// Reads the state of all rules and the history. This is a single read from the store.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store can't be read.
     pub async fn read(&self) -> Result<AlertsStatus, Error> {
         let seen = self.store.read(DOCUMENT).await?;
         let now = seen.now.unwrap_or_else(Timestamp::now);
@@ -158,16 +161,17 @@ impl Alerts {
         Ok(AlertsStatus { rules, history })
     }
 
-    /// Silences a rule for so long from now, [30 days](Self::LONGEST_SILENCE) at most; `Duration::ZERO` ends its silence.
-    /// Returns the end of the silence, if there is one.
+    /// Silences a rule for this time, up to [30 days](Self::MAX_SILENCE). To end the silence, use
+    /// `Duration::ZERO`. Returns the end of the silence, if any.
     ///
-    /// A silenced rule is still judged and recorded in the history, but sends no messages. When the silence ends, receivers get
-    /// what they missed: that the alert is raised, or that an alert they know about is resolved. A message that is already in
-    /// flight is delivered anyway.
+    /// A silenced rule is still evaluated and recorded in the history, but will not send messages. When the
+    /// silence ends, receivers will get an update if they missed a change, i.e. if the alert is now raised,
+    /// or if an alert they have received is now resolved. If a message is already being delivered, this will
+    /// not stop it.
     ///
     /// # Errors
-    /// Fails when there is no rule of this name, and when the store fails: then it is not known whether the rule is
-    /// silenced.
+    /// Fails if no rule with this name exists, or if the store fails. In the latter case, the rule may or may
+    /// not be silenced.
     pub async fn silence(&self, rule: &str, time: Duration) -> Result<Option<Timestamp>, SilenceError> {
         if !self.rules.iter().any(|known| known.name == rule) {
             return Err(SilenceError::UnknownRule);
@@ -185,11 +189,11 @@ impl Alerts {
         silenced.await.map_err(SilenceError::Store)
     }
 
-    /// Has the next pass of a watch deliver a [test](AlertKind::Test), and returns its id; one that is on its way already is
-    /// not sent twice.
+    /// Sends a [test](AlertKind::Test) with the next pass of a watch, and returns the message id. If there is
+    /// already a pending test, this returns the existing id instead.
     ///
     /// # Errors
-    /// Fails when the store fails; the test may have been sent then.
+    /// Fails if the store fails. The test might still be sent in this case.
     pub async fn test(&self) -> Result<String, Error> {
         self.change(|shared, now| shared.test(now).id).await
     }
@@ -240,7 +244,7 @@ impl RuleStatus {
         }
     }
 
-    /// Returns the reason why the alert is raised, while it is.
+    /// Returns the reason for the alert, if the alert is raised.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         let raised =

@@ -16,14 +16,14 @@ use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
 use crate::rules::rule::{AlertRule, RULES, RuleError};
 
-/// The settings of a [`Watch`].
+/// A builder for a [`Watch`].
 #[must_use = "call `build`"]
 pub struct WatchBuilder {
     settings: Settings,
 }
 
 impl Watch {
-    /// Returns a builder of a watch whose state is in this store. By default, it delivers to the log.
+    /// Creates a builder for a watch that keeps the state in this store. By default, messages will be logged.
     pub fn builder(stats: Stats, store: impl DocumentStore) -> WatchBuilder {
         WatchBuilder::new(stats, store)
     }
@@ -60,42 +60,43 @@ impl WatchBuilder {
         self
     }
 
-    /// Adds reports.
+    /// Adds a report.
     pub fn report(mut self, schedule: ReportSchedule) -> Self {
         self.settings.reports.push(schedule);
         self
     }
 
-    /// Delivers messages in this way. Default: into the log, as warnings.
+    /// Sets how to deliver messages. Default: log them as warnings.
     pub fn deliver(mut self, deliver: impl Deliver) -> Self {
         self.settings.deliver = Arc::new(deliver);
         self
     }
 
-    /// Excludes these times from rules about what is unusual: they neither train the model nor are judged by it. Rules with a
-    /// fixed bound are judged as usual. Default: none.
+    /// Excludes these times from rules on unusual values: they will not be used to train the model, and will
+    /// not be evaluated by it. Rules with a fixed bound are not affected. Default: empty.
     pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
         self.settings.holidays.extend(holidays);
         self
     }
 
-    /// Makes a pass so often, at least once a second. Default: 10 s.
+    /// Sets the interval between passes, at least a second. Default: 10 s.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.settings.interval = interval.max(Duration::from_secs(1));
         self
     }
 
-    /// Judges a bucket this long after its end: the time that hits of processes without a watch may take to the store, at
-    /// least the interval of their flushers. Default: [15 s](Watch::LATENESS).
+    /// Sets the time to wait after the end of a bucket. Hits from processes without a watch must reach the
+    /// store in this time, so it should be longer than their flush interval. Default: [15
+    /// s](Watch::LATENESS).
     pub fn lateness(mut self, lateness: Duration) -> Self {
         self.settings.lateness = lateness;
         self
     }
 
-    /// Returns the watch.
+    /// Creates the watch.
     ///
     /// # Errors
-    /// Fails when a rule cannot be watched: see [`RuleError`].
+    /// Fails if a rule is invalid: see [`RuleError`].
     pub fn build(self) -> Result<Watch, RuleError> {
         let Self { mut settings } = self;
         let Settings { stats, rules, reports, .. } = &mut settings;
@@ -117,7 +118,7 @@ impl WatchBuilder {
                 Condition::QuantileAbove { .. } => grid.distributions.as_ref(),
                 _ => Some(&grid.counts),
             };
-            // A precision is named by its width: its days begin where those of the site do.
+            // We look up by width, because the precision of the counters may have a UTC offset.
             let width = rule.precision.as_seconds();
             let mut kept = kept.into_iter().flat_map(|kept| kept.iter()).map(|kept| kept.precision);
             let precision = kept.find(|kept| kept.as_seconds() == width);

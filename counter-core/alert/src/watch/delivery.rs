@@ -7,24 +7,24 @@ use tokio::time::timeout;
 
 use crate::message::Message;
 
-/// The time that a delivery may take.
+/// The timeout for a delivery.
 const DELIVERY: Duration = Duration::from_secs(30);
 
-/// The time that the deliveries of a pass may take, well below that of a claim.
+/// The timeout for all deliveries in a pass. This should be well below the lifetime of a claim.
 const DELIVERIES: Duration = Duration::from_secs(40);
 
-/// A reason why a message could not be delivered, for the log.
+/// The error of a failed delivery, for the log.
 pub type DeliveryError = Box<dyn Error + Send + Sync>;
 
-/// A way to tell people, or another program. A closure that returns a future is one.
+/// A way to deliver messages to people or programs. You can also use a closure that returns a future.
 ///
-/// A message is delivered at least once: after an error, and where the process that delivers it ends meanwhile, it is
-/// delivered again with the same [`id`](Message::id).
+/// Messages are delivered at least once. If a delivery fails, or if the process exits during delivery, the
+/// message will be delivered again with the same [`id`](Message::id).
 pub trait Deliver: Send + Sync + 'static {
-    /// Delivers a message. A call that takes longer than 30 s is given up.
+    /// Delivers a message. This will be canceled after 30 s.
     ///
     /// # Errors
-    /// Fails when it is not known that the message has arrived; it will be delivered again.
+    /// Fails if the message might not have been delivered. It will be delivered again.
     fn deliver<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), DeliveryError>>;
 }
 
@@ -38,7 +38,7 @@ where
     }
 }
 
-/// Delivers messages one after the other; returns the ids of those that have arrived.
+/// Delivers messages in order, and returns the ids of delivered messages.
 pub(super) async fn delivered(deliver: &dyn Deliver, messages: &[Message]) -> Vec<String> {
     let mut arrived = Vec::new();
     let deliveries = async {
@@ -59,7 +59,7 @@ pub(super) async fn delivered(deliver: &dyn Deliver, messages: &[Message]) -> Ve
     arrived
 }
 
-/// The reason why a message has not arrived: that of the receiver, or a panic.
+/// The reason for a failed delivery: an error from the receiver, or a panic.
 struct Undelivered(String);
 
 impl From<Panicked> for Undelivered {

@@ -6,25 +6,24 @@ use super::state::{AHEAD, RuleState};
 use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 
-/// A rule with the buckets of it that are to be judged.
+/// A rule with the buckets to evaluate.
 #[derive(Debug)]
 pub(super) struct Due<'a> {
     pub(super) rule: &'a AlertRule,
     pub(super) range: Range<Timestamp>,
 }
 
-/// The buckets that a rule catches up with after a pause.
+/// The maximum number of buckets that a rule will catch up with.
 const CATCH_UP: u64 = 60;
 
-/// The buckets before the first pass that a rule about dead routes looks at.
+/// The maximum number of past buckets for [`Condition::Dead`].
 const BEFORE: u32 = 366;
 
-/// The maximum number of past buckets for a rule about a label: each takes a separate read.
+/// The maximum number of buckets to catch up with for a label rule, because each of these needs its own read.
 const LABELS: u64 = 3;
 
 impl<'a> Due<'a> {
-    /// Returns the rule with its buckets that have closed by `end`, from the end of the last that was judged; `None` where
-    /// there are none.
+    /// Returns the rule with all buckets that were closed by `end` but are not evaluated yet, if any.
     pub(super) fn of(rule: &'a AlertRule, state: Option<&RuleState>, end: Timestamp) -> Option<Self> {
         let width = u64::from(rule.precision.as_seconds());
         let end = rule.precision.bucket(end).start;
@@ -43,7 +42,6 @@ impl<'a> Due<'a> {
         (first < end).then_some(Self { rule, range: first..end })
     }
 
-    /// Returns the starts of the buckets.
     pub(super) fn starts(&self) -> impl Iterator<Item = Timestamp> + use<'a> {
         self.rule.precision.starts(self.range.clone())
     }

@@ -1,8 +1,10 @@
-//! Detectors for the rules of a watch that expect something: one for each counter, which is given its buckets as they close.
+//! Detectors for the rules on unusual values, with one detector for each counter. They observe buckets as
+//! they close.
 //!
-//! Detectors are kept in the process only. A new detector reads the history of its counter, and for buckets finer than an hour
-//! also the hours before it. A pass does so for some of the counters; rules about the others wait. So all processes come to
-//! nearly the same bands, and the one that judges a bucket first decides.
+//! Detectors only live in the process. A new detector reads the history of the counter and, if the buckets
+//! are finer than an hour, also the hours prior to this. We limit the number of new detectors in a pass, so
+//! some rules need to wait. All processes will get nearly the same bands, and the verdict of the fastest
+//! process counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,43 +19,43 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::{Side, Verdict};
 
-/// A counter at a precision, with the bits of the share of false alarms.
+/// A counter with a precision, and the bits of the false alarm rate.
 type Key = (Precision, CounterName, u64);
 
 /// The detectors of a watch.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     detectors: BTreeMap<Key, Watched>,
-    /// The times that are not compared with others.
+    /// The times to exclude.
     holidays: Vec<Range<Timestamp>>,
-    /// The instant up to which the store has all hits: a later bucket neither trains a detector nor is judged by it.
+    /// The instant up to which the store has all hits. Later buckets will not be passed to detectors.
     pub(crate) complete: Timestamp,
 }
 
 #[derive(Debug)]
 struct Watched {
     detector: Detector,
-    /// The end of the last bucket that was read.
+    /// The end of the latest bucket that was read.
     read: Timestamp,
-    /// The buckets that are to be judged, when they are read.
+    /// The buckets to evaluate in the next read.
     due: Range<Timestamp>,
-    /// True until the counter has its first hit. There is no silence before it.
+    /// True until the counter gets a hit. There can't be a silence until then.
     is_new: bool,
-    /// The judgements of buckets that no watch is known to have judged.
+    /// The evaluations of buckets that may still be needed for a verdict.
     judgements: VecDeque<(Timestamp, Judgement)>,
 }
 
-/// The counters whose history is read in one pass.
+/// The maximum number of counters to read the history for in a pass.
 const BEGUN: usize = 250;
-/// The buckets of their history.
+/// The number of buckets in the history.
 const HISTORY: u64 = 1000;
-/// The hours of it, five weeks, for buckets that are finer.
+/// The number of hours in the history if the buckets are finer: five weeks.
 const HOURS: u64 = 840;
-/// The precision of these, in seconds.
+/// The width of an hour, in seconds.
 const HOUR: u32 = 3600;
 
 impl Condition {
-    /// Returns the counter that the rule compares with its expectation, the side, and the share of false alarms.
+    /// Returns the counter to compare with the expectation, the side, and the false alarm rate.
     fn expectation(&self) -> Option<(&CounterName, Side, f64)> {
         match self {
             Self::Unusual { counter, side, false_alarms } => Some((counter, *side, *false_alarms)),
@@ -74,7 +76,7 @@ impl Expectations {
         Self { detectors: BTreeMap::new(), holidays, complete: Timestamp::MAX }
     }
 
-    /// Creates the detectors that rules do not have yet, for a part of them.
+    /// Creates missing detectors, up to a limit.
     pub(crate) async fn begin(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
         let mut new: BTreeMap<Key, Timestamp> = BTreeMap::new();
         for Due { rule, range } in due {
@@ -90,12 +92,12 @@ impl Expectations {
         Ok(())
     }
 
-    /// Returns whether a bucket can be judged now, by the rules that expect something of it.
+    /// Returns `true` if the rule can be evaluated now, i.e. if the detector exists or is not needed.
     pub(crate) fn has_begun(&self, rule: &AlertRule) -> bool {
         rule.key().is_none_or(|key| self.detectors.contains_key(&key))
     }
 
-    /// Returns the judgement of a bucket, if there is one.
+    /// Returns the verdict on a bucket, if there is an evaluation.
     pub(crate) fn verdict(&self, rule: &AlertRule, start: Timestamp) -> Option<Verdict> {
         let (_, side, _) = rule.condition.expectation()?;
         let judgements = &self.detectors.get(&rule.key()?)?.judgements;
@@ -103,9 +105,9 @@ impl Expectations {
         Some(verdict(side, judgement))
     }
 
-    /// Adds what detectors need to come up to the end of the buckets that are due.
+    /// Adds the buckets that detectors need in order to catch up with the due buckets.
     pub(crate) fn need<'a>(&mut self, stats: &Stats, due: &[Due<'a>], needed: &mut Needed<'a>) {
-        // What a pass that failed was about to read may be read by none.
+        // If the previous pass failed, these buckets may never have been read.
         self.detectors.values_mut().for_each(|watched| watched.due = watched.read..watched.read);
         let mut asked: BTreeMap<Key, (&'a CounterName, Range<Timestamp>)> = BTreeMap::new();
         for Due { rule, range } in due {
@@ -128,7 +130,7 @@ impl Expectations {
         }
     }
 
-    /// Passes the series of a counter to its detectors.
+    /// Passes a series to the detectors of the counter.
     pub(crate) fn learn(
         &mut self,
         precision: Precision,
@@ -146,8 +148,8 @@ impl Expectations {
         }
     }
 
-    /// Creates detectors of one precision, which learn their day and their week from hours where their own buckets are
-    /// finer.
+    /// Creates detectors for a precision. If the buckets are finer than an hour, the detectors will learn the
+    /// day and the week from hours.
     async fn create(&mut self, stats: &Stats, new: &[(Key, Timestamp)]) -> Result<(), Error> {
         let Some(now) = new.iter().map(|(_, end)| *end).max() else { return Ok(()) };
         let precision = new[0].0.0;
@@ -186,7 +188,7 @@ impl Expectations {
 }
 
 impl Watched {
-    /// Learns the next buckets, and keeps the judgements of those that are due.
+    /// Observes the next buckets, and keeps the evaluations of due buckets.
     fn learn(&mut self, samples: &[Sample]) {
         let next = samples.iter().filter(|sample| (self.read..self.due.end).contains(&sample.start));
         for sample in next {
@@ -203,7 +205,7 @@ impl Watched {
     }
 }
 
-/// The buckets of a series that are known and complete, and in no holiday.
+/// Returns the buckets of a series that are known, complete and not in a holiday.
 fn known(
     holidays: &[Range<Timestamp>],
     complete: Timestamp,
@@ -219,7 +221,7 @@ fn known(
     samples.filter(move |sample| is_complete(sample) && !is_holiday(sample))
 }
 
-/// Returns the start of the oldest bucket in retention.
+/// Returns the start of the oldest bucket in the retention period.
 fn oldest(stats: &Stats, precision: Precision, now: Timestamp) -> Timestamp {
     let kept = stats.reach().counts.of_width(precision.as_seconds());
     kept.map_or(Timestamp::MIN, |kept| kept.oldest(now))

@@ -1,4 +1,4 @@
-//! Values of buckets, read for all rules together, and verdicts about them.
+//! Bucket values, read for all rules in batches, and the verdicts on them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
 
-/// The values of all buckets that are to be judged.
+/// The values of all buckets to evaluate.
 #[derive(Debug, Default)]
 pub(super) struct Values<'a> {
     hits: HashMap<(Precision, &'a CounterName), Result<Series, Unreadable>>,
@@ -21,15 +21,16 @@ pub(super) struct Values<'a> {
     labels: HashMap<(&'a str, Precision, Timestamp), LabelRanking>,
 }
 
-/// The measures that have quantiles.
+/// The measures with quantiles.
 const MEASURES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
 
 impl<'a> Values<'a> {
-    /// Reads what these rules and the detectors need: for a precision the hits of as many counters as an answer may have by
-    /// one exchange with each shard, distributions in parts, and by some exchanges each bucket of a label.
+    /// Reads everything that the rules and the detectors need. Hits are read per precision, with a call to
+    /// each shard for as many counters as fit into a response. Distributions are read in portions, and labels
+    /// per bucket.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store can't be read.
     pub(super) async fn read(
         stats: &Stats,
         due: &[Due<'a>],
@@ -53,7 +54,7 @@ impl<'a> Values<'a> {
                 expectations.learn(portion.precision, counter, &series);
                 let Some(range) = judged.range(portion.precision, counter) else { continue };
                 if let Ok(series) = &mut series {
-                    // A detector that is far behind may have needed many more.
+                    // A detector might have needed a longer range in order to catch up.
                     series.samples.retain(|sample| sample.start >= range.start);
                     series.samples.shrink_to_fit();
                 }
@@ -80,7 +81,7 @@ impl<'a> Values<'a> {
         Ok(values)
     }
 
-    /// Judges the bucket that starts here; `None` if it is not known or has too few hits.
+    /// Evaluates the bucket with this start. Returns `None` if it is unknown or has too few hits.
     pub(super) fn verdict(
         &self,
         rule: &AlertRule,
@@ -103,7 +104,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the hits of a counter in the bucket that starts here, if these are known.
+    /// Returns the hits of a counter in the bucket with this start, if known.
     fn hits(&self, precision: Precision, counter: &CounterName, start: Timestamp) -> Option<u64> {
         let series = self.hits.get(&(precision, counter))?.as_ref().ok()?;
         if series.is_unknown(start) {

@@ -1,4 +1,5 @@
-//! The buckets that a pass needs. The buckets of a counter are read once, even if several rules need them.
+//! The buckets to read in a pass. This makes sure that a bucket is only read once, even if multiple rules
+//! need it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,11 +8,11 @@ use counter_core::{CounterName, Precision, Timestamp};
 
 use crate::rules::rule::RULES;
 
-/// The counters that are needed, with their ranges of buckets.
+/// The required bucket range of each counter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needed<'a>(BTreeMap<Precision, BTreeMap<&'a CounterName, Range<Timestamp>>>);
 
-/// Counters of one precision that are read together, and the range of buckets that they need.
+/// Counters of the same precision that can be read in a single call, and the bucket range to read.
 #[derive(Debug)]
 pub(super) struct Portion<'a> {
     pub(super) precision: Precision,
@@ -20,20 +21,20 @@ pub(super) struct Portion<'a> {
 }
 
 impl<'a> Needed<'a> {
-    /// Adds buckets of a counter.
+    /// Adds a bucket range of a counter.
     pub(super) fn add(&mut self, precision: Precision, counter: &'a CounterName, range: &Range<Timestamp>) {
         let counters = self.0.entry(precision).or_default();
         let all = counters.entry(counter).or_insert_with(|| range.clone());
         *all = all.start.min(range.start)..all.end.max(range.end);
     }
 
-    /// Returns the buckets of a counter that are needed, if any are.
+    /// Returns the required bucket range of a counter, if any.
     pub(super) fn range(&self, precision: Precision, counter: &CounterName) -> Option<&Range<Timestamp>> {
         self.0.get(&precision)?.get(counter)
     }
 
-    /// Splits the reads so that each answer has at most this number of buckets, unless a single counter has more. Within a
-    /// precision, counters that need the oldest buckets come first.
+    /// Splits the reads so that a response does not exceed this number of buckets, unless a single counter
+    /// needs more. Within a precision, the counters with the oldest buckets will come first.
     pub(super) fn portions(&self, most: u64) -> Vec<Portion<'a>> {
         let mut portions = Vec::new();
         for (&precision, counters) in &self.0 {
@@ -56,7 +57,7 @@ impl<'a> Needed<'a> {
 }
 
 impl Portion<'_> {
-    /// Returns the names of its counters.
+    /// Returns the counter names.
     pub(super) fn names(&self) -> Vec<CounterName> {
         self.counters.iter().copied().cloned().collect()
     }

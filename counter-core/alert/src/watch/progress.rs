@@ -1,8 +1,9 @@
-//! Progress of all processes: a bucket is judged when the store has the hits of every live process.
+//! Progress of all processes: a bucket is evaluated when the store has the hits of all live processes.
 //!
-//! After an outage, the first watch that reaches the store would judge buckets before the flushers have sent their hits. To
-//! prevent this, each watch writes a mark into a shared document: the instant up to which the store has all hits of its
-//! process. A bucket is judged when the marks of all live processes are past its end, or after [`MAX_WAIT`].
+//! When the store recovers from an outage, we do not want to evaluate buckets until the flushers have sent
+//! their hits. Therefore, a watch writes a mark into a shared document: the instant up to which the store has
+//! all hits of this process. A bucket will be evaluated when the marks of all live processes are past the
+//! bucket end, or otherwise after [`MAX_WAIT`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use super::state::AHEAD;
 
-/// The marks of all processes, by the name of the watch.
+/// The marks of all processes, by watch name.
 type Marks = BTreeMap<String, Mark>;
 
 /// The mark of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Mark {
-    /// The instant up to which the store has all hits of the process, in Unix seconds by the store's clock.
+    /// The instant up to which the store has all hits of the process, in Unix seconds of the store clock.
     complete: u64,
-    /// The instant until which the process counts as live.
+    /// The instant until which the process is considered live.
     until: u64,
 }
 
-/// The mark of one process, which is not in the store yet.
+/// The mark of this process, to be written to the store.
 #[derive(Debug)]
 pub(super) struct OwnMark {
     holder: String,
@@ -34,56 +35,57 @@ pub(super) struct OwnMark {
     now: Timestamp,
 }
 
-/// What one watch knows of the progress of all processes.
+/// The progress of all processes, from the perspective of a watch.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The name of this watch.
+    /// The watch name.
     holder: String,
-    /// The seconds for which a mark is live.
+    /// The time in seconds for which a mark is live.
     life: u64,
-    /// The time of the last pass that reached the store.
+    /// The time of the latest pass that reached the store.
     passed: Timestamp,
-    /// The time of the last pass before the store was out of reach. Processes that were live then may still hold hits,
-    /// although their marks have expired.
+    /// The time of the latest pass before the store became unavailable. Processes that were live at this time
+    /// might still hold hits, even if their marks have expired.
     live_at: Option<Timestamp>,
-    /// The time of the first pass that waited, if the last one did.
+    /// The time at which we started to wait, if we are waiting.
     waiting_since: Option<Timestamp>,
 }
 
-/// The buckets that can be judged.
+/// The buckets ready for evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed {
-    /// The instant up to which buckets are judged.
+    /// The instant up to which buckets can be evaluated.
     pub(super) end: Timestamp,
-    /// The instant up to which the store is known to have all hits.
+    /// The instant up to which we know that the store has all hits.
     pub(super) complete: Timestamp,
 }
 
-/// The name of the document.
+/// The document name.
 pub(super) const DOCUMENT: &str = "alert-progress";
 
-/// The longest wait for a process that holds hits, in seconds.
+/// The maximum time to wait for a process that holds hits, in seconds.
 pub(super) const MAX_WAIT: u64 = 60;
 
-/// The least time for which a mark is live.
+/// The minimum time for which a mark is live.
 const MIN_LIFE: Duration = Duration::from_secs(30);
 
-/// The seconds after which the mark of an ended process is removed.
+/// The time in seconds to keep the mark of a stopped process.
 const REMOVED_AFTER: u64 = 3600;
 
-/// The number of processes whose marks are kept: the latest.
+/// The maximum number of marks to keep. The oldest marks will be removed.
 const MAX_MARKS: usize = 1000;
 
 impl Progress {
-    /// Creates the progress as a watch knows it that makes a pass at every interval.
+    /// Creates the progress for a watch with this interval.
     pub(super) fn new(holder: String, interval: Duration) -> Self {
         let life = interval.saturating_mul(3).max(MIN_LIFE).as_secs();
         Self { holder, life, passed: Timestamp::MIN, live_at: None, waiting_since: None }
     }
 
-    /// Returns the mark of this process, whose hits are in the store up to `complete`, and the buckets that can be judged.
+    /// Returns the mark of this process, given that the store has all hits up to `complete`, and the buckets
+    /// that can be evaluated.
     ///
-    /// Buckets that end after `end` are not judged in any case.
+    /// A bucket will never be evaluated if it ends after `end`.
     pub(super) fn mark(
         &mut self,
         seen: &Document,
@@ -97,18 +99,18 @@ impl Progress {
         (own, closed)
     }
 
-    /// Removes the mark of this process, which ends.
+    /// Removes the mark of this process on shutdown.
     pub(super) async fn leave(&self, store: &dyn DocumentStore) -> Result<(), Error> {
         let seen = store.read(DOCUMENT).await?;
         let mut marks = decode(&seen, self.passed);
         if marks.remove(&self.holder).is_some() {
-            // If another process has just replaced the document, the mark expires by itself.
+            // If another process has just replaced the document, we let the mark expire.
             store.replace(DOCUMENT, seen.version, &encode(&marks)).await?;
         }
         Ok(())
     }
 
-    /// Notes that a pass failed, so that other processes may have been unable to mark as well.
+    /// Records a failed pass, because other processes may also have been unable to write their marks.
     pub(super) fn fail(&mut self) {
         self.live_at.get_or_insert(self.passed);
         self.waiting_since = None;
@@ -133,19 +135,20 @@ impl Progress {
 }
 
 impl OwnMark {
-    /// Returns all marks, with this one.
+    /// Returns all marks, including this mark.
     fn among(&self, seen: &Document) -> Marks {
         let mut marks = decode(seen, self.now);
         marks.insert(self.holder.clone(), self.mark);
         marks
     }
 
-    /// Writes the mark into the document. After several conflicts with other processes, the next pass tries again.
+    /// Writes the mark into the document. If this keeps conflicting with other processes, the next pass will
+    /// try again.
     ///
     /// # Errors
-    /// Fails when the store fails.
+    /// Fails if the store fails.
     pub(super) async fn write(self, store: &dyn DocumentStore, seen: Document) -> Result<(), Error> {
-        // The document was just read, so that most passes need no second read.
+        // The document was just read, so we usually do not need to read it again.
         if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_none() {
             change_document(store, DOCUMENT, |seen| Ok(((), Some(encode(&self.among(&seen?)))))).await?;
         }
@@ -153,10 +156,11 @@ impl OwnMark {
     }
 }
 
-/// Decodes a document, without the marks of ended processes. A document that cannot be read has no marks.
+/// Decodes a document, and drops the marks of stopped processes. If the document can't be decoded, it is
+/// treated as empty.
 fn decode(document: &Document, now: Timestamp) -> Marks {
     let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
-    // A mark that expires later was written by a store whose clock was ahead.
+    // A mark that expires later must be due to a store clock that was ahead.
     let kept = now.minus(REMOVED_AFTER).as_unix()..now.plus(AHEAD).as_unix();
     marks.retain(|_, mark| kept.contains(&mark.until));
     while marks.len() >= MAX_MARKS {
@@ -188,7 +192,7 @@ mod tests {
         of.iter().enumerate().map(|(n, of)| (n.to_string(), mark(of))).collect()
     }
 
-    /// Returns the seconds up to which buckets are judged.
+    /// Returns the seconds up to which buckets can be evaluated, and up to which the hits are complete.
     fn closed(progress: &mut Progress, of: &[(u64, u64)], now: u64) -> (u64, u64) {
         let Closed { end, complete } = progress.closed(&marks(of), at(now - 15), at(now));
         (end.as_unix() - 100_000, complete.as_unix() - 100_000)
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(closed(&mut progress, &[(100, 100), (95, 95)], 100), (85, 95));
         assert_eq!(closed(&mut progress, &[(110, 110), (105, 80)], 110), (80, 80));
         assert_eq!(closed(&mut progress, &[(120, 120), (115, 115)], 120), (105, 115));
-        // The second one marks no more.
+        // The second process has stopped writing marks.
         assert_eq!(closed(&mut progress, &[(145, 145), (115, 115)], 145), (115, 115));
         assert_eq!(closed(&mut progress, &[(146, 146), (115, 115)], 146), (131, 146));
     }
@@ -225,7 +229,7 @@ mod tests {
         }
         assert_eq!(closed(&mut progress, &[(760, 760), (95, 95)], 760), (685, 95));
         assert_eq!(closed(&mut progress, &[(770, 770), (95, 95)], 770), (755, 770));
-        // One that is live and sends nothing delays all buckets by a minute.
+        // A live process that does not send hits will delay all buckets by a minute.
         assert_eq!(closed(&mut progress, &[(790, 770)], 790), (770, 770));
         assert_eq!(closed(&mut progress, &[(850, 770)], 850), (775, 770));
     }

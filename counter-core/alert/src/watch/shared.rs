@@ -1,5 +1,4 @@
-//! The state that the watches of all processes share: that of each rule, the messages that are on their way, and those of
-//! the past.
+//! The state shared by the watches of all processes: the rule states, the outbox, and the history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -13,37 +12,38 @@ use super::state::{Decision, RuleState};
 use crate::alert::{Alert, AlertKind};
 use crate::message::Message;
 
-/// The state of all rules, and the messages that no receiver is known to have.
+/// The state of all rules, and the undelivered messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shared {
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
-    /// The ends of the days and weeks that were reported last.
+    /// The end of the latest reported day or week, by report name.
     #[serde(default)]
     pub(crate) reports: BTreeMap<String, u64>,
-    /// The last alerts and tests, oldest first.
+    /// The latest alerts and tests, oldest first.
     #[serde(default)]
     pub(crate) history: VecDeque<HistoryEntry>,
 }
 
-/// A message that no receiver is known to have.
+/// An undelivered message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outgoing {
     pub(crate) message: Message,
-    /// The watch that claimed the message. If it is empty, the message is paused until the instant below.
+    /// The watch that has claimed the message. If this is empty, the message is paused until the instant
+    /// below.
     holder: String,
     until: u64,
-    /// The number of deliveries that failed.
+    /// The number of failed deliveries.
     failures: u32,
 }
 
-/// The name of the document.
+/// The document name.
 pub(crate) const DOCUMENT: &str = "alerts";
 
-/// The seconds for which a watch has messages to itself.
+/// The time in seconds for which a claim is valid.
 const CLAIM: u64 = 60;
 
-/// The seconds before a message is tried again, after its first failure and at most.
+/// The initial and the maximum retry delay, in seconds.
 const PAUSE: u64 = 10;
 const LONGEST: u64 = 600;
 
@@ -63,7 +63,7 @@ impl Shared {
         serde_json::to_vec(self).expect("numbers are finite, and keys are texts")
     }
 
-    /// Takes a decision of a rule: it is told, or withheld while the rule is silenced.
+    /// Records a rule decision. This will be sent, or withheld if the rule is silenced.
     pub(crate) fn decide(&mut self, decision: Decision, now: Timestamp) {
         let Decision { alert, buckets } = decision;
         let state = self.rules.entry(alert.rule.clone()).or_default();
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Ends the silences that are over.
+    /// Ends expired silences.
     pub(crate) fn end_silences(&mut self, now: Timestamp) {
         let is_over = |state: &RuleState| state.silenced.is_some() && !state.is_silenced(now);
         let over = self.rules.iter().filter(|(_, state)| is_over(state)).map(|(name, _)| name.clone());
@@ -87,8 +87,8 @@ impl Shared {
         }
     }
 
-    /// Ends the silence of a rule, and sends what receivers do not know yet: that the alert is raised, or that an alert that
-    /// was reported to them is resolved.
+    /// Ends the silence of a rule, and sends an update if the receivers missed a change, i.e. if the alert is
+    /// now raised, or if an alert they have received is now resolved.
     pub(crate) fn end_silence(&mut self, rule: &str, now: Timestamp) {
         let Some(state) = self.rules.get_mut(rule) else { return };
         state.silenced = None;
@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Adds a test, unless one is on its way; returns it.
+    /// Returns the pending test, or adds a new test when no test is pending.
     pub(crate) fn test(&mut self, now: Timestamp) -> Alert {
         let waiting = self.outbox.iter().find_map(|outgoing| match &outgoing.message {
             Message::Alert(alert) if alert.kind == AlertKind::Test => Some(alert.clone()),
@@ -120,13 +120,13 @@ impl Shared {
         alert
     }
 
-    /// Adds a message to the history and removes the oldest one if there are too many.
+    /// Adds a message to the history, and removes the oldest message if the history is full.
     fn note(&mut self, entry: HistoryEntry) {
         self.history.push_back(entry);
         self.history.drain(..self.history.len().saturating_sub(HISTORY));
     }
 
-    /// Adds a message to the outbox. If the outbox is full, the oldest message is dropped.
+    /// Adds a message to the outbox. If the outbox is full, this drops the oldest message.
     pub(crate) fn push(&mut self, message: Message) {
         self.outbox.push(Outgoing { message, holder: String::new(), until: 0, failures: 0 });
         if self.outbox.len() > OUTBOX {
@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Returns the alerts that were raised in a range.
+    /// Returns the alerts raised in this range.
     pub(crate) fn raised_in(&self, range: &Range<Timestamp>) -> Vec<Alert> {
         let range = range.start.as_unix()..range.end.as_unix();
         let alerts = self.history.iter().map(|entry| &entry.alert);
@@ -155,10 +155,10 @@ impl Shared {
             .collect()
     }
 
-    /// Gives a watch the messages that no other has to itself and whose pause is over, in their order.
+    /// Claims all messages in order, except for paused messages and claims of other watches.
     pub(crate) fn claim(&mut self, holder: &str, now: Timestamp) -> Vec<Message> {
         let now = now.as_unix();
-        // One that lasts longer was given by a clock that was ahead.
+        // A longer claim must be due to a clock that was ahead.
         let is_free = |outgoing: &&mut Outgoing| {
             outgoing.holder == holder || outgoing.until <= now || outgoing.until > now.saturating_add(LONGEST)
         };
@@ -169,7 +169,8 @@ impl Shared {
         free.collect()
     }
 
-    /// Removes the messages that have arrived. Other messages of this watch are retried after a pause, by any watch.
+    /// Removes delivered messages. The remaining messages of this watch can be retried by any watch when the
+    /// delay is over.
     pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
         for id in arrived {
             self.arrive(id, Arrival::Arrived(now.as_unix()));
@@ -183,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Returns the number of seconds to wait after this number of failures.
+/// Returns the retry delay in seconds for this number of failures.
 pub(crate) fn pause(failures: u32) -> u64 {
     let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
     doubled.saturating_mul(PAUSE).min(LONGEST)
@@ -200,9 +201,9 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Bucket(Option<u64>),
-        /// For so many minutes; 0 ends the silence.
+        /// The duration in minutes; 0 ends the silence.
         Silence(u64),
-        /// No watch runs for so many minutes.
+        /// The time in minutes for which we do not run a watch.
         Nothing(u64),
     }
 
@@ -236,7 +237,7 @@ mod tests {
                     }
                     Step::Silence(minutes) => {
                         until = now.plus(60 * minutes).as_unix();
-                        // One that is over may not have been ended by a watch yet.
+                        // The previous silence may have run out, but no watch has ended it yet.
                         shared.rules.entry("busy".to_owned()).or_default().silenced = Some(until);
                     }
                     Step::Bucket(hits) => {

@@ -1,4 +1,5 @@
-//! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
+//! The rule state: the number of buckets in a row that meet the condition, and the raised alert. This module
+//! does not use a clock or a store.
 
 use std::collections::BTreeMap;
 use std::ops::Not;
@@ -12,45 +13,47 @@ use crate::alert::{Alert, AlertKind};
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
 
-/// The state of a rule after some buckets.
+/// The rule state following some buckets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RuleState {
-    /// The end of the last bucket that was judged; 0 before the first.
+    /// The end of the latest evaluated bucket, or 0 if there are none yet.
     pub(crate) judged: u64,
-    /// The buckets in a row up to the last in which the condition held, and in which it did not: one of them is 0.
+    /// The number of latest buckets in a row that meet the condition, or do not meet it. Either of these is
+    /// 0.
     met: u32,
     unmet: u32,
-    /// The start of the bucket that raised the alert, while it is raised.
+    /// The start of the bucket that raised the alert, if the alert is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raised: Option<u64>,
-    /// The instant at which an alert was raised last.
+    /// The time of the latest alert.
     last: u64,
     /// The number of alerts so far.
     number: u64,
-    /// The values of a label that were among the most frequent, with the start of the last bucket in which they were.
+    /// The known label values, with the start of the latest bucket in which they were in the top list.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     known: BTreeMap<String, u64>,
-    /// The number of buckets in which they were learnt.
+    /// The number of buckets used for learning.
     #[serde(default, skip_serializing_if = "is_zero")]
     learnt: u32,
-    /// The last buckets of the row, oldest first: as many as can decide, and the last in any case.
+    /// The latest buckets of the current run, oldest first: as many buckets as needed for a decision, and
+    /// always the latest bucket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) seen: Vec<Explanation>,
-    /// The message that raised or resolved the alert last, and the buckets that decided that.
+    /// The latest decision, with the deciding buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<Decision>,
     /// The end of the silence, in Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) silenced: Option<u64>,
-    /// True if the last decision was not sent because the rule is silenced.
+    /// Whether the latest decision was withheld because the rule is silenced.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_withheld: bool,
-    /// True if the last message sent was that the alert is raised.
+    /// True if the latest message sent was [`AlertKind::Raised`].
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_told_raised: bool,
 }
 
-/// A message with the buckets that decided on it.
+/// A message with the deciding buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) alert: Alert,
@@ -62,23 +65,25 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The time for which a rule may be silenced.
+/// The maximum duration of a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
 
-/// The seconds by which a clock may be ahead of the time; more was the work of one that was wrong.
+/// The maximum time in seconds by which a clock may be ahead. A larger difference must be due to a wrong
+/// clock.
 pub(crate) const AHEAD: u64 = 86_400;
 
-/// The seconds after which a rule that no watch judges is forgotten.
+/// The time in seconds to keep the state of a rule that is not evaluated.
 const FORGOTTEN: u64 = 7 * 86_400;
 
-/// The number of buckets with values in which they are learnt and nothing is new.
+/// The number of non-empty buckets used to learn label values. During this time, values are not reported as
+/// new.
 const LEARNING: u32 = 24;
 
-/// The number of values of a label that a rule remembers.
+/// The maximum number of label values to remember.
 const KNOWN: usize = 1000;
 
 impl RuleState {
-    /// Applies the verdict about the bucket that starts here; returns the decision if it changes the alert.
+    /// Applies the verdict on the bucket with this start. Returns a decision if this changes the alert.
     pub(crate) fn see(
         &mut self,
         rule: &AlertRule,
@@ -92,7 +97,7 @@ impl RuleState {
             true => (self.met.saturating_add(1), 0),
             false => (0, self.unmet.saturating_add(1)),
         };
-        // A row that ends takes its buckets along, and of one that changes nothing the last bucket does.
+        // When a run ends, we drop its buckets. When nothing can change, we only keep the latest bucket.
         let row = match (self.raised, verdict.is_met) {
             (None, true) => rule.raise_after,
             (Some(_), false) => rule.resolve_after,
@@ -116,14 +121,14 @@ impl RuleState {
         }
     }
 
-    /// Returns whether no watch has judged the rule for 7 days, and it is not silenced: it was taken out.
+    /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.
     pub(crate) fn is_forgotten(&self, now: Timestamp) -> bool {
         self.judged < now.minus(FORGOTTEN).as_unix() && !self.is_silenced(now)
     }
 
-    /// Returns whether the rule is silenced at this instant.
+    /// Returns `true` if the rule is silenced at this time.
     pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
-        // A longer silence was set by a clock that was ahead.
+        // A longer silence must come from a clock that was ahead.
         let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
         self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
     }
@@ -138,7 +143,7 @@ impl RuleState {
     fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
-            // The instant tells it from one of a state that was lost.
+            // The time keeps ids unique even if the state was lost.
             id: format!("{}:{}:{}:{word}", rule.name, self.last, self.number),
             rule: rule.name.clone(),
             kind,
@@ -151,7 +156,8 @@ impl RuleState {
         }
     }
 
-    /// Learns the most frequent values of a label in a bucket, and says whether one of them is new; of several the first.
+    /// Learns the most frequent label values in a bucket. The verdict is met if a value is new, and contains
+    /// the most frequent new value.
     pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
         let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
         let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
@@ -181,7 +187,7 @@ mod tests {
         AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10)
     }
 
-    /// Returns what a rule tells of buckets with these hits; `None` is a bucket that cannot be read.
+    /// Returns the decisions for buckets with these hits. `None` is a bucket that can't be read.
     fn told(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
         let mut state = RuleState::default();
         let see = |(minute, hits): (usize, &Option<u64>)| {
@@ -199,7 +205,7 @@ mod tests {
         assert_eq!(told(&rule(), &[low, high, high, low]), [(1, Raised), (3, Resolved)]);
         let slow = rule().raise_after(3).resolve_after(2);
         assert_eq!(told(&slow, &[high, high, low, high, high, high]), [(5, Raised)]);
-        // What is not known neither raises nor resolves, nor does it begin anew.
+        // An unknown bucket should not raise or resolve the alert, and should not restart the run.
         assert_eq!(told(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
         let hits = [high, high, high, low, unknown, high, low, unknown, low];
         assert_eq!(told(&slow, &hits), [(2, Raised), (8, Resolved)]);
@@ -236,7 +242,7 @@ mod tests {
         assert!(state.see(&rule, Timestamp::from_unix(120), verdict).is_none());
         assert_eq!(state.seen.iter().map(|of| of.value).collect::<Vec<_>>(), [3.0]);
         let quiet = serde_json::to_string(&state).expect("finite numbers");
-        // Versions before this one need these.
+        // Older versions need these fields.
         for field in ["judged", "met", "unmet", "last", "number"] {
             assert!(quiet.contains(&format!("\"{field}\":")), "{quiet}");
         }

@@ -26,7 +26,7 @@ use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 
-/// A background future that judges rules and reports each change once over all processes.
+/// A background future that evaluates rules, and reports changes once across all processes.
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
@@ -35,20 +35,20 @@ pub struct Watch {
     deliver: Arc<dyn Deliver>,
     interval: Duration,
     lateness: Duration,
-    /// The reports that could be made, and the instant before which no other is tried after one that could not.
+    /// The report failures for the log, and the time until which we do not retry after a failure.
     reporting: Passes,
     no_report_before: Timestamp,
-    /// The name of this watch in claims.
+    /// The watch name, used in claims.
     holder: String,
-    /// The states of the rules about this process, and their messages.
+    /// The states and messages of process rules.
     own: Arc<Mutex<Shared>>,
     expectations: Expectations,
     progress: Progress,
-    /// The shared state as of the last read.
+    /// The latest known version of the shared state.
     known: Option<Seen>,
 }
 
-/// The settings of a watch.
+/// The watch settings.
 pub(super) struct Settings {
     pub(super) stats: Stats,
     pub(super) store: Arc<dyn DocumentStore>,
@@ -57,11 +57,11 @@ pub(super) struct Settings {
     pub(super) deliver: Arc<dyn Deliver>,
     pub(super) interval: Duration,
     pub(super) lateness: Duration,
-    /// The times that are not compared with others.
+    /// The times to exclude from rules on unusual values.
     pub(super) holidays: Vec<Range<Timestamp>>,
 }
 
-/// What all watches shared at one instant.
+/// A version of the state shared by all watches.
 #[derive(Clone)]
 struct Seen {
     version: u64,
@@ -69,29 +69,29 @@ struct Seen {
     shared: Arc<Shared>,
 }
 
-/// The outcome of a pass of a [`Watch`].
+/// The result of a [`Watch`] pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The buckets that were judged, over all rules that are not about the process.
+    /// The number of evaluated buckets, across all rules except process rules.
     pub judged: u64,
-    /// The messages that a receiver has taken.
+    /// The number of delivered messages.
     pub delivered: u64,
-    /// The messages that could not be delivered, and will be tried again.
+    /// The number of messages that could not be delivered, and will be retried.
     pub undelivered: u64,
 }
 
-/// The seconds after which a report that could not be made is tried again.
+/// The time in seconds to wait when a report fails.
 const AGAIN: u64 = 300;
 
-/// The time that the end of a watch may take.
+/// The shutdown timeout.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The seconds after which a report that no watch makes is forgotten.
+/// The time in seconds to keep the state of a report that is not created by any watch.
 const FORGOTTEN: u64 = 30 * 86_400;
 
 impl Watch {
-    /// The time after the end of a bucket at which it is judged by default: until then, hits may be on their way.
+    /// The default time to wait after the end of a bucket, because hits may still be in flight.
     pub const LATENESS: Duration = Duration::from_secs(15);
 
     pub(super) fn new(settings: Settings) -> Self {
@@ -115,23 +115,23 @@ impl Watch {
         }
     }
 
-    /// Returns a handle on the rules of this watch and their state, for pages and programs.
+    /// Returns a handle to the rules of this watch and to their state.
     #[must_use]
     pub fn alerts(&self) -> Alerts {
         Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.own))
     }
 
-    /// Judges the buckets that closed since the last pass of any watch, and delivers the messages.
+    /// Evaluates all buckets that closed since the previous pass of any watch, and delivers messages.
     ///
-    /// The time is the earlier of `now` and that of the store's clock. Rules about the process come first. A bucket is judged
-    /// when the processes whose watches were live lately have brought their hits up to its end into the store, or after a
-    /// minute.
+    /// This uses the earlier of `now` and the store time. Process rules are evaluated before anything else. A
+    /// bucket will be evaluated if all processes with a live watch have flushed their hits up to the bucket
+    /// end, or otherwise after a minute.
     ///
     /// # Errors
-    /// Fails when the store fails; the next pass does the rest. A failed delivery is not an error.
+    /// Fails if the store fails. The next pass will continue from there. Failed deliveries are not errors.
     ///
     /// # Cancel safety
-    /// A message that was under way is delivered again, by this watch or another one.
+    /// If a delivery is canceled, the message will be delivered again by this watch or another.
     pub async fn check_once(&mut self, now: Timestamp) -> Result<Checked, Error> {
         let checked = self.check(now).await;
         if checked.is_err() {
@@ -142,14 +142,14 @@ impl Watch {
 
     async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
         let store = Arc::clone(&self.store);
-        // In one exchange.
+        // We read both in a single round trip.
         let (mut seen, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
         if let Ok(seen) = &seen {
             self.take_silences(&seen.shared, now);
         }
         let mut checked = self.check_process(now).await;
         if checked != Checked::default() {
-            // That took a while.
+            // This may have taken a while, so we need to read again.
             seen = self.read().await;
         }
         let (seen, marks) = (seen?, marks?);
@@ -160,14 +160,14 @@ impl Watch {
         shared.end_silences(now);
         let judged = self.judge(&mut shared, closed, now);
         let (judged, ()) = try_join(judged, mark.write(&*store, marks)).await?;
-        // A report waits for hits as well.
+        // Reports also need to wait for hits.
         self.report(&mut shared, closed.end.plus(self.lateness.as_secs())).await;
         let claimed = shared.claim(&self.holder, now);
         if shared == *seen.shared {
             return Ok(checked);
         }
         let Some(version) = store.replace(DOCUMENT, seen.version, &shared.encode()).await? else {
-            // Another watch was first, and has what there was to do.
+            // If we get here, another watch was faster and has already done the work.
             return Ok(checked);
         };
         checked.judged = judged;
@@ -180,13 +180,13 @@ impl Watch {
         shared.settle(&self.holder, &arrived, now);
         match store.replace(DOCUMENT, version, &shared.encode()).await? {
             Some(version) => self.known = Some(Seen { version, now: None, shared: Arc::new(shared) }),
-            // Another watch has replaced it since.
+            // Another watch has replaced it in the meantime.
             None => self.alerts().change(|shared, _| shared.settle(&self.holder, &arrived, now)).await?,
         }
         Ok(checked)
     }
 
-    /// Reads what all watches share: with a thousand rules it is large, so it is read only if it has changed.
+    /// Reads the shared state. This can be large with a thousand rules, so we only read it if it has changed.
     async fn read(&mut self) -> Result<Seen, Error> {
         let read = match &self.known {
             Some(known) => self.store.read_newer(DOCUMENT, known.version),
@@ -202,17 +202,16 @@ impl Watch {
         Ok(seen)
     }
 
-    /// Makes a pass at every interval until `shutdown` completes.
+    /// Runs a pass at every interval until `shutdown` completes.
     ///
-    /// An error does not end the loop; it is logged when failures begin and again when they end.
-    ///
-    /// It ends within a second after `shutdown`.
+    /// Errors do not stop the loop. They are logged when passes start to fail, and when they recover. This
+    /// will return within a second of `shutdown`.
     ///
     /// # Cancel safety
-    /// As with [`check_once`](Self::check_once).
+    /// See [`check_once`](Self::check_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         until(shutdown, self.check_for_ever()).await;
-        // Otherwise the watches of other processes wait for this one until its mark ends.
+        // Otherwise, other watches would have to wait until our mark expires.
         _ = timeout(LEAVE_TIMEOUT, self.progress.leave(&*self.store)).await;
     }
 
@@ -226,7 +225,7 @@ impl Watch {
         })
     }
 
-    /// Judges the rules about this process and delivers their messages, without the store.
+    /// Evaluates process rules and delivers their messages, without using the store.
     async fn check_process(&mut self, now: Timestamp) -> Checked {
         let mut checked = Checked::default();
         let claimed = self.judge_process(now);
@@ -238,7 +237,7 @@ impl Watch {
         checked
     }
 
-    /// Judges the rules about this process; returns the messages to deliver now.
+    /// Evaluates process rules, and returns the messages to deliver.
     fn judge_process(&self, now: Timestamp) -> Vec<Message> {
         let mut own = self.own();
         own.end_silences(now);
@@ -246,7 +245,7 @@ impl Watch {
             let Some(condition) = rule.local() else { continue };
             let state = own.rules.entry(rule.name.clone()).or_default();
             if let Some(mut decision) = state.see(rule, now, condition.judge(&self.stats)) {
-                // Each process reports its own alerts.
+                // Processes report alerts independently, so we need a unique id.
                 decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
                 state.decision = Some(decision.clone());
                 own.decide(decision, now);
@@ -255,7 +254,8 @@ impl Watch {
         own.claim(&self.holder, now)
     }
 
-    /// Copies the silences of the rules about processes from the document, so that they hold while the store is unavailable.
+    /// Copies the silences of process rules from the document, so that we can apply them even if the store is
+    /// unavailable.
     fn take_silences(&self, shared: &Shared, now: Timestamp) {
         let mut own = self.own();
         for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
@@ -273,17 +273,17 @@ impl Watch {
         self.own.lock().expect("nothing panics under this lock")
     }
 
-    /// Returns the age in seconds of the oldest bucket that has unsent hits in this process.
+    /// Returns the age in seconds of the oldest bucket with unsent hits in this process.
     fn held_for(&self, now: Timestamp) -> u64 {
         self.stats.held_since(now).map_or(0, |since| now.as_unix().saturating_sub(since.as_unix()))
     }
 
-    /// Judges the buckets that can be judged; returns their number.
+    /// Evaluates the buckets that are ready, and returns their number.
     async fn judge(&mut self, shared: &mut Shared, closed: Closed, now: Timestamp) -> Result<u64, Error> {
         let expectations = &mut self.expectations;
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
-        // Other versions of the program, side by side with this one, may have rules that it does not have.
+        // Other program versions may be running at the same time, with rules that we do not have.
         let is_known = |name: &str| self.rules.iter().any(|rule| rule.name == name);
         shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
         expectations.complete = closed.complete;
@@ -310,7 +310,7 @@ impl Watch {
         Ok(count)
     }
 
-    /// Makes the reports of days and weeks that are over.
+    /// Creates reports for days and weeks that have ended.
     async fn report(&mut self, shared: &mut Shared, now: Timestamp) {
         let is_known = |name: &str| self.reports.iter().any(|schedule| schedule.name() == name);
         shared.reports.retain(|name, end| is_known(name) || now.minus(FORGOTTEN).as_unix() < *end);
@@ -320,14 +320,14 @@ impl Watch {
         for schedule in &self.reports {
             let Some(period) = schedule.period(self.stats.grid(), now) else { continue };
             let end = period.range.end.as_unix();
-            // The first report is of the first period that ends while there is a watch.
+            // We start with the period that ends while a watch is running.
             let last = *shared.reports.entry(schedule.name().to_owned()).or_insert(end);
             if last >= end {
                 continue;
             }
             let alerts = shared.raised_in(&period.range);
             let report = Report::read(&self.stats, schedule, &period, alerts);
-            // Alerts do not wait for a report that cannot be made.
+            // Alerts should not wait for a failing report.
             match self.reporting.make(report).await {
                 Some(report) => {
                     shared.reports.insert(schedule.name().to_owned(), end);

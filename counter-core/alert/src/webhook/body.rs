@@ -1,29 +1,29 @@
 use crate::message::Message;
 use serde_json::{Value, json};
 
-/// The form of what a [`Webhook`](super::Webhook) sends.
+/// The body format of a [`Webhook`](super::Webhook).
 ///
-/// Names of pages and values of labels come from requests: for chats they are in a block of code, where nothing is markup and
-/// nobody is mentioned.
+/// Page names and label values come from requests, and thus might contain markup or mentions. For chats, we
+/// put the text into a code block to disable both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WebhookBody {
-    /// The [`Message`] as a JSON object, with its `text`, and its `html` if it is a report.
+    /// A JSON object: the [`Message`] with a `text`, and also an `html` if it is a report.
     #[default]
     Json,
-    /// The text alone, such as for a mail gateway.
+    /// Just the text, e.g. for a mail gateway.
     Text,
     /// A JSON object with a `text`, for Slack, Mattermost, Rocket.Chat and Google Chat.
     Slack,
-    /// A JSON object with a `content`, for Discord; at most 2,000 characters.
+    /// A JSON object with a `content`, for Discord; up to 2,000 characters.
     Discord,
 }
 
-/// The number of characters that Discord takes.
+/// The maximum length of a Discord message, in characters.
 const DISCORD: usize = 2000;
 
 impl WebhookBody {
-    /// Returns the type of the content and the content.
+    /// Returns the content type and the body.
     pub(super) fn write(self, message: &Message) -> (&'static str, Vec<u8>) {
         let json = |value: Value| ("application/json", value.to_string().into_bytes());
         match self {

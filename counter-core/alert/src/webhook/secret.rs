@@ -3,21 +3,21 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// A key that sender and receiver share.
+/// A key shared by sender and receiver.
 #[derive(Clone)]
 pub(super) struct Secret(Vec<u8>);
 
-/// The beginning of the text of a secret.
+/// The prefix of an encoded secret.
 const PREFIX: &str = "whsec_";
 
 impl Secret {
-    /// Reads `whsec_` and 24 to 64 bytes in Base64, as Standard Webhooks writes it; `None` for another text.
+    /// Parses a secret as encoded by Standard Webhooks, i.e. `whsec_` followed by 24 to 64 bytes in Base64.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.strip_prefix(PREFIX)?).ok()?;
         (24..=64).contains(&bytes.len()).then_some(Self(bytes))
     }
 
-    /// Returns the signature of a message, as its header has it.
+    /// Returns the value of the signature header.
     pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
         mac.update(format!("{id}.{timestamp}.").as_bytes());
@@ -30,7 +30,7 @@ impl Secret {
 mod tests {
     use super::*;
 
-    /// Compared with what `openssl dgst -sha256 -hmac` says.
+    /// The expected signature is the output of `openssl dgst -sha256 -hmac`.
     #[test]
     fn a_signature_is_over_the_id_the_time_and_the_body() {
         let secret = Secret::parse("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz").expect("24 bytes");

@@ -21,11 +21,12 @@ use super::secret::Secret;
 use crate::message::Message;
 use crate::watch::delivery::{Deliver, DeliveryError};
 
-/// A delivery of messages by a `POST` to an address.
+/// Delivers messages via HTTP `POST`.
 ///
-/// A message has arrived when the answer is a 2xx. Redirects are not followed, because a message may be confidential. The
-/// address may be a secret of a chat service, so neither the log nor `Debug` shows more of it than the host. Each message uses
-/// a new connection, which is a task of the runtime until the response arrives.
+/// A message is considered delivered if the response is a 2xx. Redirects will not be followed, because a
+/// message may be confidential. Since the URL can contain a secret (e.g. for chat services), the log and
+/// `Debug` only show the host. Connections are never reused: a connection is a task of the runtime until the
+/// response arrives.
 #[derive(Clone)]
 pub struct Webhook {
     address: Uri,
@@ -36,21 +37,21 @@ pub struct Webhook {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// A reason why a webhook cannot be made.
+/// The error for invalid webhook settings.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WebhookError {
-    /// The address is not an absolute one of `http` or `https`.
+    /// The address is not an absolute `http` or `https` URL.
     Address,
-    /// The secret is not `whsec_` and 24 to 64 bytes in Base64.
+    /// The secret is not `whsec_` followed by 24 to 64 bytes in Base64.
     Secret,
-    /// The name or the value of a header is not one.
+    /// The header name or value is invalid.
     Header,
-    /// The certificates of the system cannot be read, and the address is one of `https`.
+    /// The system certificates can't be read, but are needed for `https`.
     Certificates(std::io::Error),
 }
 
-/// A reason why a message has not arrived.
+/// The error of a failed request.
 #[derive(Debug)]
 enum Failure {
     Status(http::StatusCode),
@@ -59,12 +60,12 @@ enum Failure {
 }
 
 impl Webhook {
-    /// Creates a webhook that sends JSON to this address, over TLS where it begins with `https`, with the certificates that
-    /// the system trusts. A name and a password in the address, as in `https://name:password@host/`, are sent in the header
-    /// `authorization` (RFC 7617); percent-encode what an address cannot have.
+    /// Creates a webhook that sends JSON to this URL. For `https`, this trusts the system certificates. If
+    /// the URL contains a name and a password, like `https://name:password@host/`, they will be sent in the
+    /// `authorization` header (RFC 7617). You need to percent-encode special characters.
     ///
     /// # Errors
-    /// Fails when it is not such an address, or the system has no certificates.
+    /// Fails if this is not such a URL, or if the system does not have certificates.
     pub fn new(address: &str) -> Result<Self, WebhookError> {
         let address: Uri = address.parse().map_err(|_| WebhookError::Address)?;
         let (address, credentials) = split_credentials(address).ok_or(WebhookError::Address)?;
@@ -82,7 +83,7 @@ impl Webhook {
                 .into_iter()
                 .collect(),
             timeout: Duration::from_secs(10),
-            // A connection is a task of the runtime, and none stays when its message has arrived.
+            // A connection is a task of the runtime, so we should not keep idle connections.
             client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector(is_tls)?),
         })
     }
@@ -90,23 +91,24 @@ impl Webhook {
     /// Signs messages with this secret: see the [module](super#signatures).
     ///
     /// # Errors
-    /// Fails when it is not `whsec_` and 24 to 64 bytes in Base64, such as `whsec_` and what `openssl rand -base64 32` prints.
+    /// Fails if this is not `whsec_` followed by 24 to 64 bytes in Base64. To create a secret, you can append
+    /// the output of `openssl rand -base64 32` to `whsec_`.
     pub fn secret(mut self, secret: &str) -> Result<Self, WebhookError> {
         self.secret = Some(Secret::parse(secret).ok_or(WebhookError::Secret)?);
         Ok(self)
     }
 
-    /// Sends messages in this form. Default: [`WebhookBody::Json`].
+    /// Sets the body format. Default: [`WebhookBody::Json`].
     #[must_use]
     pub fn body(mut self, body: WebhookBody) -> Self {
         self.body = body;
         self
     }
 
-    /// Sends this header as well, such as `authorization`, which replaces the credentials of the address.
+    /// Adds a header. An `authorization` header will replace the credentials in the URL.
     ///
     /// # Errors
-    /// Fails when the name or the value is not that of a header.
+    /// Fails if the name or the value is not valid in a header.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, WebhookError> {
         let name: HeaderName = name.parse().map_err(|_| WebhookError::Header)?;
         let mut value: HeaderValue = value.parse().map_err(|_| WebhookError::Header)?;
@@ -119,7 +121,7 @@ impl Webhook {
         Ok(self)
     }
 
-    /// Waits so long for an answer, a second at least; a watch waits 30 s at most. Default: 10 s.
+    /// Sets the response timeout, at least a second. A watch will always give up at 30 s. Default: 10 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.max(Duration::from_secs(1));
@@ -132,7 +134,7 @@ impl Webhook {
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let mut add = |name: &'static str, value: String| {
-            // A name of a rule may have letters that a header cannot have; the signature is over what is sent.
+            // A rule name may contain characters that are not allowed in a header. We sign the id as sent.
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
             }
@@ -167,7 +169,7 @@ impl Deliver for Webhook {
     }
 }
 
-/// Takes the name and the password out of an address, as the value of a header.
+/// Splits the credentials from a URL, and returns them as a header value.
 fn split_credentials(address: Uri) -> Option<(Uri, Option<HeaderValue>)> {
     let mut parts = address.into_parts();
     let authority = parts.authority.take()?;
@@ -185,13 +187,13 @@ fn split_credentials(address: Uri) -> Option<(Uri, Option<HeaderValue>)> {
     Some((Uri::from_parts(parts).ok()?, Some(value)))
 }
 
-/// Returns the id of a message for a header, which can have only ASCII letters.
+/// Returns a message id for a header, where only ASCII characters are allowed.
 fn id(id: &str) -> String {
     id.chars().map(|letter| if letter.is_ascii_graphic() { letter } else { '_' }).collect()
 }
 
 fn connector(is_tls: bool) -> Result<HttpsConnector<HttpConnector>, WebhookError> {
-    // Not the provider of the process, which is global.
+    // We avoid the process-wide provider here, because it is global state.
     let provider = rustls::crypto::ring::default_provider();
     let builder = HttpsConnectorBuilder::new();
     let builder = match is_tls {

@@ -11,15 +11,15 @@ use tests::LIMIT;
 use crate::consumers::SESSION;
 use crate::random::Random;
 
-/// The example of this name, which was built along with the tests.
+/// Returns the path of an example that was built with the tests.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     // target/debug/deps/kafka-0123456789abcdef
     test.ancestors().nth(2).expect("a test lies in a folder of its profile").join("examples").join(name)
 }
 
-/// Brokers in a process of their own, which outlives the consumers and ends with this: three of librdkafka, in
-/// memory, or the one of Tansu that `COUNTER_TANSU` names.
+/// Brokers in a separate process, which is killed on drop: either three in-memory brokers of librdkafka, or
+/// the Tansu broker set in `COUNTER_TANSU`.
 #[derive(Debug)]
 pub(crate) struct Brokers {
     child: Child,
@@ -76,7 +76,7 @@ impl Brokers {
         brokers
     }
 
-    /// Creates a topic, which those in memory do unasked.
+    /// Creates a topic. In-memory brokers do this automatically.
     pub(crate) fn create(&self, topic: &str) {
         let Some(program) = std::env::var_os("COUNTER_TANSU") else { return };
         let (url, partitions) = (format!("tcp://{}", self.addresses), self.partitions.to_string());
@@ -86,7 +86,7 @@ impl Brokers {
         assert!(created.expect("COUNTER_TANSU is a program").success());
     }
 
-    /// Tells a member that another has its id, where the brokers are those in memory.
+    /// Fences the next member, on in-memory brokers only.
     pub(crate) fn fence(&mut self) {
         self.command("fence");
     }
@@ -102,7 +102,7 @@ impl Brokers {
         self.control.is_some()
     }
 
-    /// Makes a broker unreachable for a while.
+    /// Makes a broker temporarily unavailable.
     pub(crate) fn interrupt(&mut self, random: &mut Random) {
         let pause = random.millis(100..1000);
         if self.control.is_some() {
@@ -117,12 +117,12 @@ impl Brokers {
         }
     }
 
-    /// Returns how long a member is paused: longer than a session in half of the cases.
+    /// Returns a random pause for a member, which exceeds the session timeout in half of the cases.
     pub(crate) fn pause(random: &mut Random) -> Duration {
         random.millis(200..2000 * SESSION.as_secs())
     }
 
-    /// Makes another broker the leader of a partition.
+    /// Moves a partition to a new leader.
     pub(crate) fn move_leader(&mut self, random: &mut Random) {
         let partition = random.among(0..self.partitions.unsigned_abs().into());
         self.command(&format!("leader {partition} {}", random.among(1..4)));
@@ -136,7 +136,7 @@ impl Drop for Brokers {
     }
 }
 
-/// Sends a signal, such as STOP, to a process of ours.
+/// Sends a signal like STOP to a child process.
 pub(crate) fn signal(id: u32, signal: &str) {
     let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id.to_string(), signal]).status();
     assert!(sent.expect("there is a shell").success());

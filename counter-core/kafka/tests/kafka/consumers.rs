@@ -7,7 +7,7 @@ use tests::{LIMIT, Process};
 
 use crate::topic::Topic;
 
-/// The account that a consumer gives at its end.
+/// The totals that a consumer prints on exit.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Account {
     pub(crate) read: u64,
@@ -27,20 +27,20 @@ impl Account {
     }
 }
 
-/// The example with its feature `kafka`.
+/// The example app with feature `kafka`.
 static EXAMPLE: LazyLock<OsString> = LazyLock::new(|| {
     std::env::var_os("COUNTER_EXAMPLE")
         .expect("these tests run by `tests/tools/kafka`, which builds the example")
 });
 
-/// The session timeout. Brokers in memory take nearly as long for each rebalance, and 3 s for the first one
-/// of a group, in which members must not time out.
+/// Session timeout. In-memory brokers need nearly this long for a rebalance, and 3 s for the first rebalance
+/// of a group, during which members must not time out.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
 
-/// The time that a broker may wait in a rebalance for members that were killed.
+/// Maximum time for a broker to wait for killed members during a rebalance.
 const POLL: &str = "max.poll.interval.ms=6000";
 
-/// Starts `example-app consume` in a process of its own.
+/// Starts `example-app consume` in a separate process.
 pub(crate) fn start(brokers: &str, store: &str, arguments: &[&str]) -> Process {
     Process::start(
         Command::new(&*EXAMPLE)
@@ -51,7 +51,7 @@ pub(crate) fn start(brokers: &str, store: &str, arguments: &[&str]) -> Process {
     )
 }
 
-/// Waits until a consumer has ended, and returns its account.
+/// Waits for a consumer to exit and returns the totals.
 pub(crate) async fn account(mut process: Process) -> Account {
     let status = process.wait(LIMIT).await;
     assert!(status.success(), "{status}\n{process}");

@@ -1,4 +1,4 @@
-//! What a consumer promises, one fact at a time.
+//! Tests for the guarantees of a consumer.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     let names = ["hits", "a"].map(|name| name.parse().expect("a name"));
     assert_eq!(counters.stats().lifetimes(&names).await.expect("readable"), [1, 1]);
     topic.assert_counted(&redis(&server).await).await;
-    // A hint for displays of the lag.
+    // Published for lag displays.
     assert_eq!(topic.committed("g"), topic.records + 4);
     topic.produce(100);
     topic.flush();
@@ -65,7 +65,7 @@ async fn a_consumer_that_is_killed_again_and_again_counts_each_record_once() {
         topic.produce(3000);
         topic.flush();
         let before = topic.missing(&counters).await;
-        // A group of its own, which does not wait for the one that was killed.
+        // A new group doesn't need to wait for the killed consumer.
         let (group, chunk) = (format!("g{round}"), random.among(1..100).to_string());
         let arguments = ["--group", &group, "--commit-records", &chunk];
         let mut consumer = start(&brokers.addresses, &server.url(), &arguments);
@@ -94,7 +94,7 @@ async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
     let arguments = ["--topic", "more", "--group", "g"];
     let mut consumer = start(&brokers.addresses, &server.url(), &arguments);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
-    // Both have the same counters.
+    // The topics share the same counters.
     let missing = async || hits.missing(&counters).await + more.counted();
     until("both are counted", LIMIT, async || missing().await == 0).await;
     consumer.terminate();
@@ -128,7 +128,7 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     topic.produce(300);
     topic.flush();
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
-    // What was counted since is gone with it.
+    // This loses all counts since the save.
     server.kill();
     topic.produce(1000);
     topic.flush();
@@ -137,7 +137,7 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     drop(counters);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
-    // Once more, and nothing new comes.
+    // Again, but without new records.
     server.kill();
     server.restart();
     drop(counters);
@@ -155,7 +155,7 @@ async fn a_topic_that_begins_at_its_end_begins_there_for_every_later_consumer() 
     }
 }
 
-/// Consumers of a topic that has so many records when the first of them begins at its end.
+/// Runs consumers on a topic that has this number of records when the first consumer starts at the end.
 async fn begin_at_the_end_of(before: u64) {
     let brokers = Brokers::start(1);
     let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of an end"));
@@ -187,7 +187,7 @@ async fn begin_at_the_end_of(before: u64) {
 async fn a_log_that_ends_before_the_position_of_the_store_is_told_and_not_counted() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     for (records, is_shorter) in [(30, false), (10, true)] {
-        // The second is the topic after it was deleted and created again.
+        // The second round simulates a topic that was deleted and recreated.
         let brokers = Brokers::start(1);
         let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of a new topic"));
         topic.produce(records);
@@ -265,7 +265,7 @@ async fn what_retention_removed_unread_is_lost_and_the_rest_counts() {
     let mut random = Random::storm("of retention");
     let mut topic = Topic::new(&brokers.addresses, 1, random.fork());
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
-    // The brokers keep 5 MiB, of what hardly compresses.
+    // The brokers retain 5 MiB. Use random values that can't be compressed well.
     for records in [10, 120] {
         for _ in 0..records {
             topic.send(&(0..12_500).map(|_| format!("{:016x}", random.next())).collect::<String>());

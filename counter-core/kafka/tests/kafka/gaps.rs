@@ -1,5 +1,5 @@
-//! Offsets without records, as compaction and transactions leave them. No broker that can be had for tests makes any, so
-//! the batches that a real one would keep are written here byte by byte.
+//! Offsets without records, as created by compaction and transactions. The brokers that we can use for tests
+//! don't create any, so we encode the batches of a real broker by hand.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,19 +10,19 @@ use counter_kafka::{Decision, KafkaConsumer};
 
 use crate::brokers::Brokers;
 
-/// Attributes of a batch: it belongs to a transaction and has its marker.
+/// Batch attributes: transactional, control batch.
 const MARKER: i16 = 0x30;
 
-/// A record of a batch, at an offset that is so far from that of the batch.
+/// A record, with the offset relative to the batch.
 struct Record<'a> {
     offset: u8,
     key: &'a [u8],
     value: &'a [u8],
 }
 
-/// Makes a batch that takes so many offsets, of which only some have records.
+/// Encodes a batch with this number of offsets, some of which don't have records.
 fn batch(attributes: i16, offsets: i32, records: &[Record<'_>]) -> Vec<u8> {
-    // Lengths as zigzag, all of them less than 64.
+    // Zigzag-encoded lengths, all less than 64.
     let zigzag = |length: usize| u8::try_from(length * 2).expect("short");
     let mut body = Vec::new();
     for Record { offset, key, value } in records {
@@ -49,10 +49,10 @@ fn batch(attributes: i16, offsets: i32, records: &[Record<'_>]) -> Vec<u8> {
     batch
 }
 
-/// Sends a batch to partition 0, by whichever broker leads it.
+/// Sends a batch to the leader of partition 0.
 fn send(brokers: &Brokers, batch: &[u8]) {
     let mut request = Vec::new();
-    // Produce, version 3, without a client or a transaction, for all replicas.
+    // Produce request, version 3, without client id or transaction id, acks = all.
     request.extend([0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x10, 0]);
     request.extend(1_i32.to_be_bytes());
     request.extend(i16::try_from(Brokers::TOPIC.len()).expect("short").to_be_bytes());
@@ -69,14 +69,14 @@ fn send(brokers: &Brokers, batch: &[u8]) {
         stream.read_exact(&mut length).expect("answered");
         let mut answer = vec![0; usize::try_from(u32::from_be_bytes(length)).expect("short")];
         stream.read_exact(&mut answer).expect("answered");
-        // Behind the id, the topic and the partition.
+        // Skip the correlation id, topic and partition.
         let error = 4 + 4 + 2 + Brokers::TOPIC.len() + 4 + 4;
         answer[error..error + 2] == [0, 0]
     });
     assert!(is_taken);
 }
 
-/// Reads to the end; returns the offsets of the records.
+/// Reads to the end and returns the record offsets.
 async fn read(brokers: &Brokers, counters: &Counters) -> Vec<u64> {
     let (recorder, mut offsets) = (counters.recorder(), Vec::new());
     let consumer = KafkaConsumer::builder(&brokers.addresses, Brokers::TOPIC, "g")
@@ -98,7 +98,7 @@ async fn offsets_without_records_are_neither_lost_nor_in_the_way() {
     let value = b"a value that is long enough for the brokers";
     let record = |offset| Record { offset, key: b"k", value };
     let marker = batch(MARKER, 1, &[Record { offset: 0, key: &[0, 0, 0, 1], value: &[0, 0, 0, 0, 0, 0] }]);
-    // What compaction left of six, and a transaction.
+    // A compacted batch of six records, and a transaction.
     send(&brokers, &batch(0, 6, &[record(2), record(4)]));
     send(&brokers, &batch(0, 3, &[record(0), record(1), record(2)]));
     send(&brokers, &marker);

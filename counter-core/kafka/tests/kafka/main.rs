@@ -1,4 +1,4 @@
-//! The consumer, against brokers that speak Kafka's protocol and against Redis.
+//! Tests of the consumer with Kafka brokers and Redis.
 
 mod brokers;
 mod consumers;

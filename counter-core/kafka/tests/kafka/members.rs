@@ -1,4 +1,4 @@
-//! Groups that change: partitions that come later, and members with the same id.
+//! Changes to a group: added partitions, and members with the same id.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::exact::redis;
 use crate::random::Random;
 use crate::topic::Topic;
 
-/// A consumer that runs until it is told to stop.
+/// A running consumer that can be stopped.
 struct Member {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), RunError>>,
@@ -34,7 +34,7 @@ impl Member {
     }
 
     async fn stop(self) -> Result<(), RunError> {
-        // It may have ended.
+        // The member may already have exited.
         _ = self.stop.send(());
         self.running.await.expect("no panic")
     }
@@ -57,7 +57,7 @@ async fn counted(counters: &Counters) -> u64 {
 async fn partitions_that_come_while_a_consumer_runs_are_read_from_their_beginning() {
     let (brokers, server) = (Brokers::start(4), RedisServer::start());
     let later = "later";
-    // A client asks for the partitions of a topic every 5 min.
+    // A client refreshes the partitions of a topic every 5 min by default.
     let arguments = ["--topic", later, "--group", "g", "--set", "topic.metadata.refresh.interval.ms=200"];
     let first = start(&brokers.addresses, &server.url(), &arguments);
     first.wait_error_line(|line| line.contains("connected to the store").then_some(()), LIMIT).await;
@@ -65,7 +65,7 @@ async fn partitions_that_come_while_a_consumer_runs_are_read_from_their_beginnin
     let mut topic = Topic::named(later, &brokers.addresses, 4, Random::storm("of more partitions"));
     topic.produce(500);
     topic.flush();
-    // Tansu shares the partitions of a group anew when a member comes, and not when one asks it to.
+    // Tansu only rebalances a group when a member joins, but not on request.
     let second = start(&brokers.addresses, &server.url(), &arguments);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
     for _ in 0..2 {
@@ -89,7 +89,7 @@ async fn partitions_that_come_while_a_consumer_runs_are_read_from_their_beginnin
 #[tokio::test]
 async fn partitions_that_come_after_a_topic_was_begun_at_its_end_are_read_from_their_beginning() {
     let (brokers, counters) = (Brokers::start(4), counters());
-    // What a consumer leaves that began when there were no partitions.
+    // The state after a consumer started when there were no partitions.
     let mut begun =
         counters.sources().open("kafka:c:hits:begun".parse().expect("a name")).await.expect("memory");
     begun.advance_to(1);

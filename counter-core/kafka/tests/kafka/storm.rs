@@ -1,5 +1,5 @@
-//! Storms: consumers are killed, paused and replaced, brokers and stores go away, and every record counts once, in each
-//! of two namespaces.
+//! Chaos tests: while consumers are killed, paused and replaced, and brokers and stores fail, each record
+//! must be counted once in both namespaces.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,11 +25,11 @@ use servers::{Keys, One, Pair, Servers, Three};
 
 const PARTITIONS: i32 = 6;
 
-/// The namespaces into which the topic is counted, and the number of consumers.
+/// Namespaces to count the topic in, and the number of consumers.
 const NAMESPACES: [&str; 2] = ["access:", "again:"];
 const MEMBERS: usize = 4;
 
-/// A consumer of a storm, which is asleep until some time.
+/// A consumer, possibly suspended until some time.
 struct Member {
     number: usize,
     namespace: &'static str,
@@ -37,20 +37,22 @@ struct Member {
     asleep: Option<Instant>,
 }
 
-/// The consumers of a storm.
+/// All running consumers.
 struct Members {
     brokers: String,
     store: String,
     random: Random,
     running: Vec<Member>,
-    /// False where a group may wait for ever for members that were killed: each member has one of its own then.
+    /// False if a group might wait forever for killed members. In this case, each member needs a separate
+    /// group.
     has_groups: bool,
     started: u32,
 }
 
 impl Members {
-    /// Starts a consumer in a group that it shares, or in one of its own: a partition that two groups have is one that
-    /// two members believe to have. Of a shared group it is a static member, or one that is new to it.
+    /// Starts a consumer in a shared or a separate group. If a partition is read by two groups, this is
+    /// equivalent to two members that both think they own it. In a shared group, the member can be either
+    /// static or new.
     fn start(&mut self, number: usize, namespace: &'static str) {
         self.started += 1;
         let group = match self.has_groups && self.random.among(0..3) > 0 {
@@ -67,7 +69,7 @@ impl Members {
         self.running.push(Member { number, namespace, process, asleep: None });
     }
 
-    /// Takes out one member by chance.
+    /// Removes a random member.
     fn take(&mut self) -> Member {
         let place = self.random.among(0..self.running.len() as u64);
         self.running.swap_remove(usize::try_from(place).expect("few members"))
@@ -82,7 +84,7 @@ impl Members {
         }
     }
 
-    /// Does something to one of them, and says what.
+    /// Injects a fault into a random member and returns the name of the fault.
     async fn fault(&mut self) -> &'static str {
         let mut member = self.take();
         match self.random.among(0..10) {
@@ -111,7 +113,7 @@ impl Members {
     }
 }
 
-/// A server that goes back to what it has saved.
+/// A server that can return to a saved state.
 struct Backwards(RedisServer);
 
 impl Servers for Backwards {
@@ -137,7 +139,7 @@ impl Servers for Backwards {
             self.0.command(&["SAVE"]);
             return "copies";
         }
-        // What was counted since the last time is gone, and read again.
+        // This loses all counts since the save, which must be read again.
         block_in_place(|| self.0.kill());
         sleep(random.millis(0..1500)).await;
         block_in_place(|| self.0.restart());
@@ -196,7 +198,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     let mut events = BTreeMap::<&'static str, u32>::new();
     let mut brokers = Brokers::start(PARTITIONS);
     let mut topic = Topic::new(&brokers.addresses, PARTITIONS.cast_unsigned().into(), random.fork());
-    // Salts are as old as the counts under them, or a store that goes back would forget them alone.
+    // Create the salts before the counts, otherwise a rollback of the store could lose just the salts.
     for namespace in NAMESPACES {
         let counters = counters(&servers, namespace).await;
         for back in [0, Topic::OLDEST] {
@@ -250,7 +252,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     }
     let mut missing = Vec::new();
     for namespace in NAMESPACES {
-        // In large chunks: some of the others take one record at a time.
+        // Use large chunks, because some members only take a single record at a time.
         let last = start(
             &members.brokers,
             &members.store,
@@ -276,7 +278,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     }
     for namespace in NAMESPACES {
         topic.assert_counted(&store(&servers, namespace).await).await;
-        // Whatever is read once more counts nothing.
+        // Reading all records again must not change the counts.
         let last = ["--group", "last", "--namespace", namespace, "--until-end"];
         let last = account(start(&brokers.addresses, &servers.url(), &last)).await;
         assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");

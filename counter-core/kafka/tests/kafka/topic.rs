@@ -12,7 +12,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use crate::random::Random;
 use tests::LIMIT;
 
-/// A topic, with what its records should count.
+/// A topic with the expected counts.
 pub(crate) struct Topic {
     brokers: String,
     name: &'static str,
@@ -29,7 +29,7 @@ impl Topic {
     const COUNTERS: u64 = 20;
     const VISITORS: u64 = 400;
 
-    /// The age of the oldest record when it is made, in seconds.
+    /// Maximum age of a new record in seconds.
     pub(crate) const OLDEST: u64 = 600;
 
     pub(crate) fn new(brokers: &str, partitions: u64, random: Random) -> Self {
@@ -57,7 +57,7 @@ impl Topic {
         }
     }
 
-    /// Sends this many records, without waiting until the brokers have them.
+    /// Sends this number of records without waiting for the brokers.
     pub(crate) fn produce(&mut self, records: u64) {
         for _ in 0..records {
             let name = format!("c{}", self.random.among(0..Self::COUNTERS));
@@ -73,7 +73,7 @@ impl Topic {
         }
     }
 
-    /// Sends a record of which nothing is expected.
+    /// Sends a record that is not part of the expected counts.
     pub(crate) fn send(&mut self, value: &str) {
         let partition = i32::try_from(self.random.among(0..self.partitions)).expect("few partitions");
         let mut record = BaseRecord::<(), str>::to(self.name).partition(partition).payload(value);
@@ -84,12 +84,12 @@ impl Topic {
         }
     }
 
-    /// Waits until the brokers have all records.
+    /// Waits until the brokers have received all records.
     pub(crate) fn flush(&self) {
         self.producer.flush(LIMIT).expect("the brokers are there");
     }
 
-    /// Returns the sum of the offsets that a group has committed.
+    /// Returns the sum of the committed offsets of a group.
     pub(crate) fn committed(&self, group: &str) -> u64 {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", &self.brokers)
@@ -112,18 +112,18 @@ impl Topic {
         self.counts.keys().cloned().collect()
     }
 
-    /// Returns the number of hits that the records should count.
+    /// Returns the expected number of hits.
     pub(crate) fn counted(&self) -> i64 {
         self.counts.values().flat_map(BTreeMap::values).sum::<u64>().cast_signed()
     }
 
-    /// Returns the number of hits that are missing, which is negative if there are too many.
+    /// Returns the number of missing hits. This is negative if there are too many hits.
     pub(crate) async fn missing(&self, counters: &Counters) -> i64 {
         let totals = counters.stats().lifetimes(&self.names()).await.expect("readable");
         self.counted() - totals.iter().sum::<u64>().cast_signed()
     }
 
-    /// Compares every total, every sample that is kept, and every bucket of visitors.
+    /// Compares all totals, retained samples and visitor buckets.
     pub(crate) async fn assert_counted(&self, store: &RedisStore) {
         let counters = Counters::builder(store.clone()).build().expect("good settings");
         let (stats, names, now) = (counters.stats(), self.names(), Timestamp::now());
@@ -151,7 +151,7 @@ impl Topic {
             for (name, visits) in &self.visits {
                 let mut expected = BTreeMap::<_, Sketch>::new();
                 for &(at, visitor) in visits {
-                    // An epoch is a day.
+                    // Epochs are days.
                     let key = match keys.entry(at.as_unix() / 86_400) {
                         Entry::Occupied(key) => *key.get(),
                         Entry::Vacant(key) => {

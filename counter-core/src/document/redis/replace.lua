@@ -1,9 +1,10 @@
--- Replaces a document that still has the version that was seen.
+-- Replaces a document if the version has not changed.
 --
 -- KEYS  the document
--- ARGV  the version that was seen, the new one, and the content
 --
--- Returns 1 if it had that version, and 0 if nothing was done.
+-- ARGV  the expected version, the new version, and the content
+--
+-- Returns 1 if the document has been replaced, 0 if the version does not match.
 
 if (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
   return 0

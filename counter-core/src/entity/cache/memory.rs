@@ -10,10 +10,10 @@ use crate::entity::versioned::Versioned;
 use crate::family::future::Answer;
 use crate::time::later::later;
 
-/// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
+/// Maximum number of copies. When this is reached, all copies are evicted.
 const MOST: usize = 100_000;
 
-/// Copies in the memory of the process.
+/// In-memory copies.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryEntities(Mutex<Entities>);
 
@@ -140,7 +140,7 @@ impl EntityCache for MemoryEntities {
 }
 
 impl Entities {
-    /// Returns the copy, if there is one that has not expired.
+    /// Returns the copy if it exists and has not expired.
     fn copy(&mut self, key: Key) -> Option<&mut HashMap<&'static str, Versioned>> {
         let copy = self.copies.get_mut(&key)?;
         copy.stands().then_some(&mut copy.what)

@@ -1,4 +1,4 @@
-//! Copies of the counts of entities in Redis, and the leases for them.
+//! Copies of entity counts in Redis, and their leases.
 
 mod without_scripts;
 
@@ -14,13 +14,13 @@ use crate::error::{Error, ErrorKind};
 use crate::family::future::Answer;
 use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
 
-/// The number of entities, or rows, in one call: a millisecond or two of the server's time.
+/// Maximum number of entities or rows per call, which takes 1 to 2 ms of server time.
 const CHUNK: usize = 250;
 
-/// The longest time for which a key lives (100 years).
+/// Maximum key TTL (100 years).
 const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The copies of one namespace.
+/// The copies of a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisEntities {
     client: Arc<Client>,
@@ -41,7 +41,7 @@ impl RedisEntities {
         }
     }
 
-    /// String: the token of the recount of a kind.
+    /// Returns the key of a string with the token of the running recount.
     fn lock_key(&self, kind: &str) -> String {
         format!("{}entity-lock:{kind}", self.client.prefix_of(kind))
     }
@@ -133,7 +133,8 @@ impl EntityCache for RedisEntities {
             if owner != Some(token.clone()) {
                 return Ok(false);
             }
-            // If it ends just now and another instance takes it, both do the same work, which is harmless.
+            // If the lock expires here and is acquired by another instance, both will do the same work. This
+            // is harmless.
             let kept: Value = self.client.call("SET", key, args("XX")).await?;
             Ok(!kept.is_null())
         })
@@ -151,15 +152,15 @@ impl EntityCache for RedisEntities {
     }
 }
 
-/// Some entities, or rows, of one shard.
+/// Some entities or rows of a shard.
 type Part<'a, T> = Group<Item<'a, T>>;
 
 struct Item<'a, T> {
-    /// The kind and the id.
+    /// Kind and id.
     name: String,
-    /// Hash: the fields of the entity to their count and version.
+    /// Key of a hash that maps fields to count and version.
     copy: String,
-    /// String: the token of the reader that may keep a copy.
+    /// Key of a string with the token of the reader that can store a copy.
     lease: String,
     what: &'a T,
 }
@@ -211,7 +212,7 @@ fn found<T>(item: &Item<'_, T>, answer: Value) -> Result<EntityFound, Error> {
     }
 }
 
-/// Returns the counts of all fields, if all are there.
+/// Parses the counts of all fields. Returns `None` if any field is missing.
 fn values(texts: Vec<Option<String>>) -> Option<Vec<i64>> {
     texts.into_iter().map(|text| text?.split_once(' ')?.0.parse().ok()).collect()
 }
@@ -259,7 +260,7 @@ async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<Enti
     Ok(EntityAudit { removed, newer: newer.collect() })
 }
 
-/// Formats a row as a value of the hash.
+/// Formats a row as a hash value.
 fn text(row: Versioned) -> String {
     format!("{} {}", row.value, row.version)
 }
@@ -269,7 +270,7 @@ fn parse(text: &str) -> Option<Versioned> {
     Some(Versioned { version: version.parse().ok()?, value: value.parse().ok()? })
 }
 
-/// Returns a time to live as Redis takes it: not 0, and not beyond the range of its clock.
+/// Clamps a TTL to the range supported by Redis.
 fn milliseconds(time: Duration) -> String {
     time.min(MAX_TTL).as_millis().max(1).to_string()
 }

@@ -6,13 +6,14 @@ use crate::entity::id::EntityId;
 use crate::family::future::Answer;
 use crate::sql::Database;
 
-/// A cache that keeps nothing: every read asks the database. For stores that are no nearer than the database, where a
-/// copy would cost as much as the row; so every process sees the counts of all.
+/// A cache that doesn't store anything, so that all reads use the database. This is used when the store is
+/// not closer than the database: a copy would be as expensive as the row. As a result, the counts are always
+/// consistent across processes.
 #[derive(Debug)]
 pub(crate) struct Uncached;
 
 impl Uncached {
-    /// Needs nothing of the database.
+    /// The database is not used.
     pub(crate) fn new(_: Arc<Database>) -> Self {
         Self
     }
@@ -45,7 +46,7 @@ impl EntityCache for Uncached {
         Box::pin(ready(Ok(())))
     }
 
-    /// Keeps nobody out: work that two processes do at once is done twice.
+    /// Always succeeds, so concurrent processes may duplicate work.
     fn lock<'a>(&'a self, _: &'static str, _: EntityLease) -> Answer<'a, bool> {
         Box::pin(ready(Ok(true)))
     }

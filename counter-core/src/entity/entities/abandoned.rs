@@ -7,10 +7,11 @@ use crate::entity::cache::EntityLease;
 use crate::entity::id::EntityId;
 use crate::time::later::later;
 
-/// The leases of readers that were dropped before they stored a copy.
+/// Leases of readers that were dropped before storing a copy.
 ///
-/// The cache does not know that such a reader is gone, and grants no other lease until this one ends. So the next reader
-/// in this process takes it over. This is sound: a change that is reported ends a lease, whoever has it.
+/// The cache does not detect this, and will not grant a new lease until the abandoned lease expires.
+/// Therefore, the next reader in this process takes over the lease. This is safe, because reporting a change
+/// ends the lease regardless of the holder.
 #[derive(Clone, Debug, Default)]
 pub(in crate::entity) struct AbandonedLeases(Arc<Mutex<HashMap<EntityId, Abandoned>>>);
 
@@ -20,7 +21,8 @@ struct Abandoned {
     end: Instant,
 }
 
-/// A lease for some entities. Unless it is disarmed, dropping it leaves it to the next reader.
+/// A lease for some entities. If this is dropped without being disarmed, the lease becomes available to the
+/// next reader.
 #[derive(Debug)]
 pub(in crate::entity) struct LeaseGuard {
     abandoned: AbandonedLeases,
@@ -28,17 +30,17 @@ pub(in crate::entity) struct LeaseGuard {
     ids: Vec<EntityId>,
 }
 
-/// The number of leases that are remembered: any further ones end by themselves.
+/// Maximum number of abandoned leases to track. Further leases will just expire.
 const MAX_ABANDONED: usize = 10_000;
 
 impl AbandonedLeases {
-    /// Returns a guard for a lease that the cache is about to grant.
+    /// Creates a guard for a lease to be granted by the cache.
     pub(in crate::entity) fn guard(&self, lease: EntityLease, ids: Vec<EntityId>) -> LeaseGuard {
         let lease = Abandoned { lease, end: later(Instant::now(), lease.ttl) };
         LeaseGuard { abandoned: self.clone(), lease, ids }
     }
 
-    /// Takes over the leases for some of these entities, and removes those entities from the list.
+    /// Takes over leases for some of these entities, and removes the entities from the list.
     pub(in crate::entity) fn take(&self, ids: &mut Vec<EntityId>) -> Vec<LeaseGuard> {
         let (mut abandoned, now) = (self.lock(), Instant::now());
         let mut taken: HashMap<u64, LeaseGuard> = HashMap::new();
@@ -68,12 +70,12 @@ impl LeaseGuard {
         &self.ids
     }
 
-    /// Keeps the entities for which the cache granted the lease.
+    /// Restricts the guard to entities that were granted the lease.
     pub(in crate::entity) fn granted(&mut self, ids: Vec<EntityId>) {
         self.ids = ids;
     }
 
-    /// Notes that the cache has ended the lease.
+    /// Disarms the guard, because the lease was ended by the cache.
     pub(in crate::entity) fn disarm(mut self) {
         self.ids.clear();
     }

@@ -8,8 +8,8 @@ use crate::entity::id::EntityId;
 use crate::log::log_limit::LogLimit;
 use crate::log::unwind::tell;
 
-/// The entities whose change may not have reached the cache. Their copies are removed before the cache is asked
-/// again.
+/// Entities with changes that may not have reached the cache. Their copies must be removed before we use the
+/// cache again.
 #[derive(Clone, Debug, Default)]
 pub(in crate::entity) struct PendingInvalidations(Arc<Shared>);
 
@@ -22,49 +22,50 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     pending: BTreeMap<EntityId, Pending>,
-    /// The number that was assigned last.
+    /// Most recently assigned number.
     last: u64,
-    /// Entities that were invalidated and have to be invalidated once more, in the order of those times.
+    /// Entities to be invalidated again, ordered by time.
     later: VecDeque<(Instant, EntityId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// The number of the latest change, so that an invalidation for an older change does not cover it.
+    /// Number of the latest change. This is used to ignore an invalidation of an older change.
     number: u64,
     outcome: Outcome,
 }
 
-/// The outcome of a change, as far as it is known.
+/// The known outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The database has it.
+    /// The database has confirmed the change.
     Written,
-    /// The database may still be working on it, so a copy that is made meanwhile may lack it.
+    /// The database may still be executing the change, so a concurrent copy may not include it.
     Unknown,
 }
 
-/// The number of entities that are remembered: the copies of any further ones expire by themselves.
+/// Maximum number of pending entities. The copies of further entities will just expire.
 const MOST: usize = 10_000;
 
-/// The number of copies that one call removes.
+/// Maximum number of copies to remove per call.
 const BATCH: usize = 500;
 
-/// The time by which a database has finished a call whose caller is gone: SQLite waits for a lock for at most
-/// five seconds.
+/// Time after which a database call must have finished even if the caller was dropped. SQLite waits for a
+/// lock for up to five seconds.
 const LATE: Duration = Duration::from_secs(10);
 
 impl PendingInvalidations {
     fn add(&self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) {
         let forgotten = self.lock().add(ids, outcome);
-        // Neither under the lock nor during a panic: a log subscriber may panic as well.
+        // We must not hold the lock here because the log subscriber might panic, and we must not panic during
+        // unwinding.
         const OUT_OF_DATE: &str = "copies of entities may be out of date until they expire";
         if forgotten > 0 && self.0.log_limit.admits(OUT_OF_DATE) {
             tell(|| tracing::warn!(entities = forgotten, "{OUT_OF_DATE}"));
         }
     }
 
-    /// Returns the next batch of entities to invalidate, each with the number of its change.
+    /// Returns the next batch of entities to invalidate, with change numbers.
     pub(in crate::entity) fn next_batch(&self) -> Vec<(EntityId, u64)> {
         let queue = &mut *self.lock();
         let now = Instant::now();
@@ -77,7 +78,7 @@ impl PendingInvalidations {
         queue.pending.iter().take(BATCH).map(|(id, pending)| (*id, pending.number)).collect()
     }
 
-    /// Notes that a batch was invalidated.
+    /// Marks a batch as invalidated.
     pub(in crate::entity) fn done(&self, batch: &[(EntityId, u64)]) {
         let queue = &mut *self.lock();
         for &(id, number) in batch {
@@ -96,7 +97,7 @@ impl PendingInvalidations {
 }
 
 impl Queue {
-    /// Adds entities; returns how many there was no room for.
+    /// Adds entities and returns the number of entities that exceed the limit.
     fn add(&mut self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) -> usize {
         self.last += 1;
         let mut forgotten = 0;
@@ -113,7 +114,7 @@ impl Queue {
     }
 }
 
-/// A change that is under way. Unless it is disarmed, dropping it queues its entities for invalidation.
+/// A running change. If this is dropped without being disarmed, the entities will be invalidated.
 #[derive(Debug)]
 pub(in crate::entity) struct InvalidationGuard {
     invalidations: PendingInvalidations,
@@ -126,12 +127,12 @@ impl InvalidationGuard {
         Self { invalidations: invalidations.clone(), ids, outcome: Outcome::Unknown }
     }
 
-    /// Notes that the database has the change.
+    /// Marks the change as confirmed by the database.
     pub(in crate::entity) fn written(&mut self) {
         self.outcome = Outcome::Written;
     }
 
-    /// Ends the change: it has reached the cache, or there was nothing to report.
+    /// Finishes the change, because it has reached the cache or did not change anything.
     pub(in crate::entity) fn disarm(mut self) {
         self.ids.clear();
     }
@@ -175,7 +176,7 @@ mod tests {
     async fn a_change_of_unknown_outcome_is_invalidated_once_more_when_the_database_is_done_with_it() {
         let invalidations = PendingInvalidations::default();
         drop(InvalidationGuard::new(&invalidations, vec![1.into()]));
-        // A second change of the same, of which it is known, changes nothing.
+        // A second, confirmed change of the same entity must not clear the unknown outcome.
         write_and_drop(&invalidations, vec![1.into(), 2.into()]);
         invalidations.done(&invalidations.next_batch());
         assert_eq!(invalidations.next_batch(), []);

@@ -1,19 +1,19 @@
-//! Bounds on the time that is spent waiting for a cache, which holds nothing that the database does not have.
+//! Limits the time spent on an unavailable cache. This is always possible since the database has all data.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Remembers for a while that the cache did not answer in time or could not be reached, so that not every request tries it.
+/// Circuit breaker for the cache: after a timeout or connection failure, most requests skip the cache.
 #[derive(Debug)]
 pub(in crate::entity) struct Patience {
     pub(in crate::entity) timeout: Duration,
-    /// The time until which the cache is not asked, unless it answers earlier.
+    /// Skip the cache until this time, unless it responds earlier.
     away: Mutex<Option<Instant>>,
 }
 
-/// The time after which one request finds out whether the cache answers again.
+/// Interval between requests that probe an unavailable cache.
 const REST: Duration = Duration::from_secs(1);
 
 impl Patience {
@@ -21,14 +21,14 @@ impl Patience {
         Self { timeout, away: Mutex::default() }
     }
 
-    /// Returns whether the cache may be asked now.
+    /// Returns `true` if this request should use the cache.
     pub(in crate::entity) fn may_ask(&self) -> bool {
         let mut away = self.lock();
         let now = Instant::now();
         match *away {
             Some(until) if now < until => false,
             Some(_) => {
-                // Other requests go on without the cache until this one has an answer.
+                // Other requests continue to skip the cache while this request probes it.
                 *away = Some(now + REST);
                 true
             }
@@ -57,7 +57,7 @@ mod tests {
         for _ in 0..3 {
             assert!(!patience.may_ask());
             tokio::time::advance(REST).await;
-            // One finds out, and perhaps never comes back.
+            // A single request probes the cache, but might never return.
             assert!(patience.may_ask());
         }
         assert!(!patience.may_ask());

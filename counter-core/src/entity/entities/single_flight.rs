@@ -8,28 +8,29 @@ use crate::entity::error::EntityError;
 use crate::entity::id::EntityId;
 use crate::family::future::BoxFuture;
 
-/// The counts that a query found, or the error that it failed with, for every caller that waits for it.
+/// The counts or error of a query, shared with all waiting callers.
 pub(in crate::entity) type QueryResult = Result<Arc<HashMap<EntityId, Vec<i64>>>, EntityError>;
 
-/// A query that is under way. Every caller that waits polls it, so it outlives the caller that began it.
+/// A running query. All waiting callers poll the query, so it continues if the initial caller is dropped.
 pub(in crate::entity) type InFlightQuery = Shared<BoxFuture<'static, QueryResult>>;
 
-/// The queries that are under way in this process, by the entities that they ask for.
+/// Running queries of this process, by entity.
 #[derive(Debug, Default)]
 pub(in crate::entity) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
 
 type WeakQuery = WeakShared<BoxFuture<'static, QueryResult>>;
 
-/// The number of queries from which on those that no caller waits for are removed.
+/// Number of queries that triggers a cleanup of abandoned queries.
 const MANY: usize = 1000;
 
 impl SingleFlight {
-    /// Returns a query for this entity that may be joined: it began after the last change in this process.
+    /// Returns a running query for this entity. The query is always newer than the latest change in this
+    /// process.
     pub(in crate::entity) fn find(&self, id: EntityId) -> Option<InFlightQuery> {
         self.lock().get(&id)?.upgrade()
     }
 
-    /// Begins a query for these entities that other callers may join.
+    /// Starts a query for these entities that can be joined by other callers.
     pub(in crate::entity) fn begin(
         &self,
         ids: &[EntityId],
@@ -46,8 +47,8 @@ impl SingleFlight {
         query
     }
 
-    /// Removes the queries for these entities, so that no caller joins them any more: they are finished, or
-    /// may have read before a change that is finished.
+    /// Removes queries for these entities, so that they can't be joined. This is needed when a query is
+    /// finished, or when a change is finished that might not be visible to the query.
     pub(in crate::entity) fn end(&self, ids: impl IntoIterator<Item = EntityId>) {
         let mut queries = self.lock();
         for id in ids {

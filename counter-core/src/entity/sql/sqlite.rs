@@ -13,22 +13,22 @@ use crate::sql::driver::Driver;
 use crate::sql::sqlite::file::{FileError, OpenedFile, PathState};
 use crate::sql::sqlite::in_memory;
 
-/// A database of entity counts in SQLite, version 3.37 or later; the bundled one is.
+/// Entity counts in SQLite 3.37 or later, which includes the bundled version.
 ///
-/// If its file is removed, moved or replaced while it is in use, no count is written to the old file: the idle
-/// connections of the pool are closed, and calls fail until a file is at the path and no connection to the old one is
-/// in use.
+/// If the database file is removed, moved or replaced during use, counts will not be written to the old file:
+/// idle connections are closed, and calls fail until there is a file at the path and the old connections are
+/// no longer in use.
 pub type SqliteDatabase = SqlDatabase<Sqlite>;
 
-/// How long a call waits until connections to a file that was replaced are no longer in use, and how often it checks.
+/// Timeout and poll interval when waiting for connections to a replaced file.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The file that the connections of a pool have opened.
+/// The file opened by the pool.
 struct WatchedFile(OpenedFile);
 
 impl Place<Sqlite> for WatchedFile {
-    /// Closes the connections to a file that was replaced, so that the next ones open the one at the path.
+    /// Closes connections to a replaced file, so that new connections will open the file at the path.
     fn check<'a>(&'a self, pool: &'a sqlx::Pool<Sqlite>) -> BoxFuture<'a, Result<(), EntityError>> {
         let replaced = || FileError::ReplacedDuringCall(self.0.path().to_owned());
         Box::pin(async move {
@@ -43,18 +43,18 @@ impl Place<Sqlite> for WatchedFile {
 }
 
 impl SqlDatabase<Sqlite> {
-    /// Creates a database from a pool of connections, with the settings of that pool.
+    /// Creates a database from a connection pool. The pool settings are not changed.
     #[must_use]
     pub fn new(pool: sqlx::Pool<Sqlite>) -> Self {
         let file = OpenedFile::new(pool.connect_options().get_filename());
         Self::over(pool, Some(Arc::new(WatchedFile(file))))
     }
 
-    /// Creates an empty database in memory, with its tables, which is gone with its last handle: for tests
-    /// and examples.
+    /// Creates an empty in-memory database with tables, for tests and examples. It is deleted when all
+    /// handles are dropped.
     ///
     /// # Errors
-    /// Fails when it cannot be created.
+    /// Fails if the database can't be created.
     pub async fn in_memory() -> Result<Self, EntityError> {
         let pool = in_memory().await.map_err(|error| unwritten(Sqlite::DIALECT.failure(error)))?;
         let database = Self::new(pool);
@@ -64,7 +64,7 @@ impl SqlDatabase<Sqlite> {
 }
 
 impl WatchedFile {
-    /// Waits until no connection to a file that was replaced is open.
+    /// Waits until all connections to a replaced file are closed.
     async fn drain(&self, pool: &sqlx::Pool<Sqlite>) -> Result<(), EntityError> {
         loop {
             match self.0.state(pool.size() > 0) {

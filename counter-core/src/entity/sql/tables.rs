@@ -1,4 +1,4 @@
-//! The statements for the tables of entities, over one connection.
+//! Statements for the entity tables.
 
 use sqlx::Error as SqlError;
 
@@ -10,13 +10,13 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Connection, Row};
 use crate::sql::{Class, Failure, Value};
 
-/// The silence after which a writer is forgotten, in seconds of the database's clock: 30 days.
+/// Seconds of inactivity on the database clock after which we remove the fence of a writer: 30 days.
 const WRITER_TTL: i64 = 30 * 86_400;
 
-/// The most fences that are removed when a writer starts.
+/// Maximum number of fences to remove when a writer starts.
 const MAX_FORGOTTEN: i64 = 1000;
 
-/// The tables of entities, over a connection.
+/// The entity tables of a connection.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a mut dyn Connection,
     pub(super) dialect: &'static Dialect,
@@ -27,7 +27,7 @@ impl Tables<'_> {
         self.run(self.dialect.entity_schema).await
     }
 
-    /// Adds to counts; returns the rows.
+    /// Adds to counts and returns the resulting rows.
     pub(super) async fn add(
         &mut self,
         kind: &str,
@@ -75,14 +75,14 @@ impl Tables<'_> {
     ) -> Result<Vec<EntityId>, Failure> {
         let text =
             "SELECT DISTINCT entity FROM access_entity WHERE kind = ? AND entity > ? ORDER BY entity LIMIT ?";
-        // No id is empty, so the empty text is before all of them.
+        // Ids are never empty, so the empty string sorts before all ids.
         let after = after.map_or_else(String::new, |id| id.to_string());
         let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = self.fetch(text, &[Value::Text(kind), Value::Text(&after), limit]).await?;
         rows.iter().map(id_of).collect()
     }
 
-    /// Sets a count if its row has the version that was `seen`; returns whether it had.
+    /// Sets a count if the row still has this version. Returns `false` on a mismatch.
     pub(super) async fn correct(
         &mut self,
         kind: &str,
@@ -107,8 +107,8 @@ impl Tables<'_> {
         Ok(changed == 1)
     }
 
-    /// Removes some fences of writers that have long been silent, each by its key and outside of a transaction: a
-    /// single statement for all of them would also lock those of other writers while it scans the table.
+    /// Removes fences of inactive writers individually and without a transaction, because a single statement
+    /// would also lock other fences while scanning the table.
     pub(super) async fn forget_silent(&mut self) -> Result<(), Failure> {
         let silent = format!("written < {} - ?", self.dialect.now);
         let select = format!("SELECT writer FROM access_entity_fence WHERE {silent} LIMIT {MAX_FORGOTTEN}");
@@ -119,7 +119,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Applies a batch in the transaction of the connection, unless it was applied before.
+    /// Applies a batch in the current transaction, unless it has already been applied.
     pub(super) async fn apply(&mut self, batch: &EntityBatch) -> Result<EntityApplyOutcome, Failure> {
         if let Some(refused) = self.pass(batch).await? {
             return Ok(EntityApplyOutcome { rows: None, refused });
@@ -133,14 +133,14 @@ impl Tables<'_> {
         Ok(EntityApplyOutcome { rows: Some(rows), refused })
     }
 
-    /// Writes the fence; returns the number of refused calls if the batch was applied before.
+    /// Writes the fence. If the batch has already been applied, this returns the number of rejected calls.
     async fn pass(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
         let (writer, now) = (batch.writer.to_string(), self.dialect.now);
         let (writer, sequence) = (Value::Text(&writer), Value::Int(batch.sequence.cast_signed()));
         let into = "access_entity_fence (writer, sequence, refused, written)";
         let insert = self.dialect.insert_new(into, &format!("VALUES (?, 0, 0, {now})"));
         self.execute(&insert, &[writer]).await?;
-        // If the same batch is sent twice at the same time, the second attempt waits here for the first one.
+        // If the same batch is sent concurrently, the second attempt will wait here for the first.
         let update = format!(
             "UPDATE access_entity_fence SET sequence = ?, refused = 0, written = {now} WHERE writer = ? AND sequence < ?"
         );
@@ -153,7 +153,8 @@ impl Tables<'_> {
         Ok(Some(refused.unwrap_or_default().unsigned_abs()))
     }
 
-    /// Adds all by one statement, or one by one if a sum leaves the range, so that one row does not block the rest.
+    /// Adds all with a single statement, or individually if a sum overflows, so that a single row can't block
+    /// the batch.
     async fn add_all(&mut self, batch: &EntityBatch) -> Result<(Vec<EntityRow>, u64), Failure> {
         if let Some(rows) = self.try_add(batch.kind, &batch.additions).await? {
             return Ok((rows, 0));
@@ -168,7 +169,7 @@ impl Tables<'_> {
         Ok((rows, refused))
     }
 
-    /// Adds behind a savepoint; returns `None` if that leaves the range, and nothing was added.
+    /// Adds within a savepoint. If a sum overflows, this rolls back and returns `None`.
     async fn try_add(
         &mut self,
         kind: &str,
@@ -201,7 +202,7 @@ impl Tables<'_> {
     }
 }
 
-/// Reads rows of the table, without those whose field is not known here.
+/// Parses rows, skipping unknown fields.
 fn rows_of(rows: &[Row], known: impl Fn(&str) -> Option<&'static str>) -> Result<Vec<EntityRow>, Failure> {
     let mut known_rows = Vec::with_capacity(rows.len());
     for row in rows {

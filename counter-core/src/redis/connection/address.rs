@@ -1,4 +1,4 @@
-//! The address of a server: looking up its name, and choosing among its addresses.
+//! Resolves the server name and chooses the address to connect to.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// Bound on looking up a name.
+/// Timeout for resolving a name.
 pub(in crate::redis) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bound on connecting to one of the addresses of a server, including the TLS handshake.
+/// Timeout for connecting to a server address, including the TLS handshake.
 pub(in crate::redis) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before the next address is tried while the previous ones have not answered (RFC 8305).
+/// Delay until the next address is tried if the previous attempts are still pending (RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Maximum number of addresses of one name that are tried.
+/// Maximum number of addresses to try for a name.
 const MAX_ADDRESSES: usize = 16;
 
 type Addresses = io::Result<Vec<SocketAddr>>;
@@ -27,15 +27,16 @@ type Addresses = io::Result<Vec<SocketAddr>>;
 /// Finds the address to connect to.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct AddressFinder {
-    /// The lookup that is running. It cannot be cancelled, so the next attempt waits for the same one.
+    /// The pending lookup. It can't be cancelled, so the next attempt will wait for the same lookup.
     lookup: Option<oneshot::Receiver<Addresses>>,
 }
 
 impl AddressFinder {
-    /// Returns an address of a server: the first that accepts a connection if the name has several.
+    /// Resolves a server name. If the name resolves to more than one address, this returns the first address
+    /// to accept a connection.
     ///
     /// # Cancel safety
-    /// Dropping the future keeps the lookup for the next call.
+    /// If the future is dropped, the lookup will be reused by the next call.
     pub(in crate::redis) async fn find(&mut self, host: &str, port: u16) -> Result<SocketAddr, FredError> {
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = literal.parse::<IpAddr>() {
@@ -67,21 +68,22 @@ impl AddressFinder {
     }
 }
 
-/// Looks up a name on a thread that nothing waits for: the system's resolver blocks for up to half a minute if its
-/// servers do not answer, and a runtime does not shut down before its own blocking threads have finished.
+/// Resolves a name on a detached thread: the system resolver can block for up to 30 s if DNS servers do not
+/// respond, and a runtime needs to wait for its blocking threads to shut down.
 fn start_lookup(host: String, port: u16) -> oneshot::Receiver<Addresses> {
     let (sender, receiver) = oneshot::channel();
     let look_up = move || {
         let addresses = (host.as_str(), port).to_socket_addrs();
-        // The receiver may have been dropped with its store.
+        // The receiver may have been dropped with the store.
         drop(sender.send(addresses.map(|addresses| addresses.take(MAX_ADDRESSES).collect())));
     };
-    // Without a thread, the sender is dropped, which the receiver reports.
+    // If the thread can't be started, the sender is dropped, and the receiver will return an error.
     drop(thread::Builder::new().name("redis-lookup".to_owned()).spawn(look_up));
     receiver
 }
 
-/// Connects to addresses, each after a delay or when the previous one fails, and returns the first that accepts.
+/// Returns the first address to accept a connection. The next address is tried when the previous attempt
+/// fails, or after a delay.
 async fn first_to_accept(addresses: &[SocketAddr]) -> Result<SocketAddr, FredError> {
     let mut attempts = FuturesUnordered::new();
     let mut waiting = addresses.iter().copied();
@@ -115,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// An address that drops packets instead of accepting or refusing connections.
+    /// An address that drops packets instead of accepting or rejecting connections.
     struct BlackHole {
         address: SocketAddr,
         _listener: Socket,
@@ -128,7 +130,7 @@ mod tests {
             listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
             listener.listen(0).expect("it listens");
             let address = listener.local_addr().expect("bound").as_socket().expect("an IP address");
-            // Once the queue is full, the kernel ignores further connections.
+            // The kernel ignores further connections if the queue is full.
             let connect = |_| BlockingStream::connect_timeout(&address, Duration::from_millis(200)).ok();
             let queue = (0..10).map_while(connect).collect();
             Self { address, _listener: listener, _queue: queue }

@@ -17,52 +17,53 @@ use tokio::time::timeout;
 use super::address::CONNECT_TIMEOUT;
 use crate::family::future::BoxFuture;
 
-/// A client of fred, and the events that it reports.
+/// A fred client together with the events that it reports.
 ///
-/// All futures of fred that are not its own task are awaited here, each in one boxed future that is generic over
-/// nothing: they are large, and the compiler copies them into every place that awaits them.
+/// All fred futures except its task are awaited here, in boxed futures that are not generic: they are large,
+/// and the compiler would copy them to all callers.
 pub(crate) struct ClientHandle {
     pub(crate) client: Client,
-    /// The task of a client that was made here. It is stored before anything is awaited: the caller may be
-    /// dropped at every await, and a task that is not owned by then would never be ended.
+    /// The task of a client that we created. This must be set before the caller awaits: callers can be
+    /// dropped at any await, and otherwise the task would never be aborted.
     task: Option<AbortHandle>,
     ended: AtomicBool,
-    /// True once a command was answered.
+    /// True if the server has replied to a command.
     answered: AtomicBool,
     told: Mutex<Told>,
-    /// The number of calls in a row without an answer.
+    /// The number of consecutive calls that timed out.
     unanswered: AtomicU32,
 }
 
-/// The reason why connecting fails is reported as an event only: commands just fail without a connection.
+/// Events reported by the client. We need these because fred only reports via an event why it can't connect:
+/// commands just fail.
 struct Told {
     troubles: Receiver<(FredError, Option<Server>)>,
     connected: Receiver<Server>,
-    /// The last connection error since a command was answered.
+    /// The latest connection error. This is reset if the server replies to a command.
     trouble: Option<FredError>,
     connections: u64,
 }
 
-/// The number of calls in a row without an answer after which the client itself is considered dead.
+/// The client is considered dead after this number of consecutive timeouts.
 const UNANSWERED: u32 = 3;
 
-/// Bound on the handshake of a connection: up to four commands, one after the other, so that it succeeds if a round trip
-/// takes two seconds.
+/// Timeout for the handshake. It takes up to four sequential commands, so this allows for a round trip of two
+/// seconds.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time to listen for a connection before its state is checked again.
+/// The interval for checking the connection state while waiting for the event.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl ClientHandle {
-    /// Starts to connect, and reconnects whenever the connection breaks. Returns the task of the connection as well.
+    /// Starts to connect, and will reconnect if the connection breaks. Also returns the connection task.
     pub(crate) fn open(config: &Config) -> Result<(Self, ConnectHandle), FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
         policy.set_jitter(50);
-        // Otherwise a server that is away at the start would be given up.
+        // Otherwise the client would give up if the server is unavailable at startup.
         Self::open_by(Config { fail_fast: false, ..config.clone() }, Some(policy))
     }
 
-    /// Starts to connect, once: the task ends when that fails, or when the connection breaks.
+    /// Starts to connect, but does not reconnect: the task ends if the connection breaks or can't be made.
     pub(crate) fn open_once(config: Config) -> Result<(Self, ConnectHandle), FredError> {
         Self::open_by(Config { fail_fast: true, ..config }, None)
     }
@@ -73,17 +74,17 @@ impl ClientHandle {
         if let Some(policy) = policy {
             builder.set_policy(policy);
         }
-        // A pool of one, since `connect` of a client is compiled here, with the whole client, and that of a pool is
-        // compiled in fred.
+        // We use a pool with a single client because `connect` of a pool is compiled in fred, but `connect`
+        // of a client would be compiled here, along with the whole client.
         let pool = builder.build_pool(1)?;
-        // The listener for errors is registered before any error can occur.
+        // This registers the listener for errors, so it must be done before we connect.
         let mut handle = Self::of(pool.next().clone());
         let task = pool.connect_pool().pop().expect("one task for each client of the pool");
         handle.task = Some(task.abort_handle());
         Ok((handle, task))
     }
 
-    /// Wraps a client of the user.
+    /// Wraps a client created by the user.
     pub(crate) fn of(client: Client) -> Self {
         let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
         let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
@@ -91,18 +92,18 @@ impl ClientHandle {
         Self { client, task: None, ended, answered, told, unanswered: AtomicU32::new(0) }
     }
 
-    /// Waits for the connection, for at most this long.
+    /// Waits for the connection, up to the given timeout.
     pub(crate) fn wait(&self, at_most: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move { drop(timeout(at_most, self.client.wait_for_connect()).await) })
     }
 
-    /// Waits until the client is connected, or cannot be.
+    /// Waits until the client is connected. Returns an error if it can't connect.
     pub(crate) fn connected(&self) -> BoxFuture<'_, Result<(), FredError>> {
         Box::pin(async move {
             let connecting = async {
                 while !self.has_ended() {
-                    // A connection that is made after fred's check of the state and before it listens is not
-                    // reported.
+                    // `wait_for_connect` misses a connection made between its check and its subscription, so
+                    // we need to poll.
                     if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
                         return answer;
                     }
@@ -114,7 +115,7 @@ impl ClientHandle {
         })
     }
 
-    /// Waits until the connection breaks, or until the task that reconnects has ended.
+    /// Waits until the connection breaks, or until the task that reconnects ends.
     pub(crate) async fn until_broken(&self, task: ConnectHandle) {
         let mut troubles = self.client.error_rx();
         tokio::select! {
@@ -123,7 +124,7 @@ impl ClientHandle {
         }
     }
 
-    /// Sends one command.
+    /// Sends a command.
     pub(crate) fn call<'a>(
         &'a self,
         options: &'a Options,
@@ -137,7 +138,7 @@ impl ClientHandle {
         )
     }
 
-    /// Sends one command, and returns the answer as the server sent it.
+    /// Sends a command and returns the raw reply.
     pub(crate) fn call_raw<'a>(
         &'a self,
         options: &'a Options,
@@ -149,7 +150,7 @@ impl ClientHandle {
         }))
     }
 
-    /// Sends several commands at once, and returns the answers in the same order.
+    /// Sends commands in a pipeline, and returns the replies in the same order.
     pub(crate) fn call_each<'a>(
         &'a self,
         options: &'a Options,
@@ -165,10 +166,10 @@ impl ClientHandle {
         }))
     }
 
-    /// Returns the answer, or an error if the connection broke, or could not be made, before the answer came.
+    /// Returns the reply, or an error if the connection breaks or can't be made in the meantime.
     ///
-    /// `fail_fast` alone is not enough: between a break and the first attempt to reconnect, the client still
-    /// accepts commands, and only their timeout ends them.
+    /// `fail_fast` is not sufficient: the client still accepts commands between the connection loss and the
+    /// next connection attempt, and these would have to time out.
     async fn unless_broken<T>(
         &self,
         answer: impl Future<Output = Result<T, FredError>>,
@@ -177,29 +178,29 @@ impl ClientHandle {
         tokio::select! {
             biased;
             answer = answer => answer,
-            // In a cluster, a user's own client has several connections, of which another one may break.
+            // A cluster client created by the user has more than one connection, so the error may belong to a
+            // different connection.
             _ = troubles.recv(), if self.task.is_some() => {
                 Err(FredError::new(FredKind::IO, "the connection broke"))
             }
         }
     }
 
-    /// Returns whether the task of the connection has ended.
+    /// Returns `true` if the connection task has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed) || self.task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Ends the client and its connection, unless it is a client of the user.
+    /// Closes the client and the connection, unless the client has been created by the user.
     pub(crate) fn end(&self) {
-        // The client's own `quit` waits for a server that may be away; without the abort, its task would live
-        // on.
+        // `quit` would wait for a server that may be unavailable, and the task would leak without the abort.
         if let Some(task) = &self.task {
             self.ended.store(true, Ordering::Relaxed);
             task.abort();
         }
     }
 
-    /// Ends the client for a reason, which the calls until the next connection get as their error.
+    /// Closes the client. Calls will return this reason as the error until the next connection.
     pub(crate) fn end_because(&self, reason: &'static str) {
         let words = format!("the connection is being replaced: {reason}");
         self.told().trouble = Some(FredError::new(FredKind::IO, words));
@@ -216,7 +217,8 @@ impl ClientHandle {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Returns whether so many calls in a row had no answer that the client itself is considered dead.
+    /// Records an error. Returns `true` if the number of consecutive timeouts shows that the client should be
+    /// considered dead.
     pub(crate) fn hangs_after(&self, error: &FredError) -> bool {
         if *error.kind() == FredKind::Timeout {
             return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
@@ -233,13 +235,12 @@ impl ClientHandle {
         self.told().trouble.clone()
     }
 
-    /// Returns everything that was reported until now.
+    /// Returns the events, including all pending events from the channels.
     fn told(&self) -> MutexGuard<'_, Told> {
         let mut told = self.told.lock().expect("nothing panics under this lock");
         loop {
             match told.troubles.try_recv() {
-                // The event that the connection was closed says less than the reason why it could not be
-                // made.
+                // The close event is less specific than the error that caused it.
                 Ok((error, _)) if told.trouble.is_some() && *error.kind() == FredKind::Canceled => {}
                 Ok((error, _)) => told.trouble = Some(error),
                 Err(TryRecvError::Lagged(_)) => {}
@@ -266,13 +267,13 @@ fn connection_config() -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: CONNECT_TIMEOUT,
         internal_command_timeout: HANDSHAKE_TIMEOUT,
-        // A redirection by ASK would end the client's task for ever; this way it costs one error.
+        // An ASK redirection would end the client task forever. This way it only costs a single error.
         max_redirections: 0,
         unresponsive: UnresponsiveConfig {
             max_timeout: Some(Duration::from_secs(3)),
             interval: Duration::from_millis(500),
         },
-        // A wrong password may become right: the owner of the server rotates it.
+        // A wrong password might become valid, e.g. if it is being rotated on the server.
         reconnect_on_auth_error: true,
         tcp: TcpConfig {
             nodelay: Some(true),
@@ -284,8 +285,8 @@ fn connection_config() -> ConnectionConfig {
     }
 }
 
-/// Returns whether the answer of a server begins with this error code; Redis 6.2 puts the position within a
-/// script before it.
+/// Returns `true` if a message starts with this error code. In scripts, Redis 6.2 puts the position before
+/// the code.
 pub(crate) fn is_code(said: &str, word: &str) -> bool {
     let begins = said.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
     begins || said.contains(&format!(": -{word} "))

@@ -14,35 +14,36 @@ use super::client_handle::{ClientHandle, HANDSHAKE_TIMEOUT};
 use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
-/// The task that keeps a server connected: it connects, waits until the connection breaks, and connects again.
+/// The task that maintains the connection: it connects, waits until the connection breaks, and then
+/// reconnects.
 ///
-/// Each attempt has a client of its own, which is given the address to connect to: fred looks names up with the
-/// runtime's blocking threads, tries the addresses of a name one after the other under a single timeout, and then does
-/// not say which step failed. Only masters that are found by Sentinel are left to fred, which remembers the sentinels
-/// that it has learned of.
+/// It creates a new client for each attempt, and passes a resolved address: fred would resolve names on the
+/// blocking threads of the runtime, try the addresses sequentially within a single timeout, and not report
+/// the step that failed. Only masters found via Sentinel are left to fred, which remembers the discovered
+/// sentinels.
 pub(in crate::redis) struct Dialer {
     config: Config,
     link: Arc<Link>,
     finder: AddressFinder,
 }
 
-/// The current client, shared by a dialer and the calls that use it.
+/// The current client, shared between the dialer and the calls.
 #[derive(Default)]
 pub(in crate::redis) struct Link(watch::Sender<State>);
 
 #[derive(Default)]
 struct State {
     client: Option<Arc<ClientHandle>>,
-    /// The configuration of the client, with the address that it is connected to.
+    /// The client configuration, including the connected address.
     config: Option<Config>,
-    /// The reason why there is no connection.
+    /// The reason for not being connected.
     trouble: Option<FredError>,
-    /// The number of connections that earlier clients made.
+    /// The number of connections made by earlier clients.
     connections: u64,
 }
 
 impl Dialer {
-    /// Starts the task. It ends when the handle is aborted.
+    /// Starts the task. It will run until the returned handle is aborted.
     pub(in crate::redis) fn start(config: Config, link: Arc<Link>) -> AbortHandle {
         let dialer = Self { config, link, finder: AddressFinder::default() };
         tokio::spawn(dialer.run()).abort_handle()
@@ -58,7 +59,7 @@ impl Dialer {
                     client.until_broken(task).await;
                     client.end();
                     self.link.disconnected();
-                    // A server that accepts connections and answers nothing is not connected to more and more often.
+                    // Back off if a server accepts connections but never replies.
                     if client.has_answered() {
                         backoff.reset();
                     }
@@ -84,13 +85,14 @@ impl Dialer {
     }
 }
 
-/// Opens a client and waits for its connection; an error names the step that failed.
+/// Opens a client and waits for the connection. Errors name the step that failed.
 async fn open(config: Config, server: &str) -> Result<(Config, ClientHandle, ConnectHandle), FredError> {
     let started = Instant::now();
     let (client, task) = ClientHandle::open_once(config.clone())?;
     let Err(error) = client.connected().await else { return Ok((config, client, task)) };
     let words = match error.kind() {
-        // Fred does not say which timeout has passed. The handshake has the longer one and comes second.
+        // fred does not report the timeout that has elapsed. The handshake has the longer timeout and runs
+        // second.
         FredKind::Timeout if started.elapsed() < HANDSHAKE_TIMEOUT => {
             format!("{server} did not accept a connection within {} s", CONNECT_TIMEOUT.as_secs())
         }
@@ -104,7 +106,8 @@ async fn open(config: Config, server: &str) -> Result<(Config, ClientHandle, Con
     Err(FredError::new(error.kind().clone(), words))
 }
 
-/// Returns whether the name of a server may be replaced by its address: TLS checks the name against the certificate.
+/// Returns `true` if the server name can be replaced with the address. TLS needs to check the name against
+/// the certificate.
 fn can_replace_name(config: &Config) -> bool {
     cfg!(any(feature = "rustls", feature = "native-tls")) || !config.uses_tls()
 }
@@ -113,13 +116,13 @@ fn with_address(mut server: Server, address: SocketAddr) -> Server {
     #[cfg(any(feature = "rustls", feature = "native-tls"))]
     server.tls_server_name.get_or_insert_with(|| server.host.clone());
     let text = address.to_string();
-    // An IPv6 address keeps its brackets and its scope.
+    // IPv6 addresses keep the brackets and the scope.
     server.host = text.rsplit_once(':').map_or(&*text, |(host, _)| host).to_owned().into();
     server
 }
 
 impl Link {
-    /// Returns a link with a client that is connected by its owner.
+    /// Creates a link to a client that is connected by the user.
     pub(in crate::redis) fn of(client: ClientHandle) -> Self {
         let state = State { client: Some(Arc::new(client)), ..State::default() };
         Self(watch::Sender::new(state))
@@ -128,7 +131,7 @@ impl Link {
     /// Returns the current client.
     ///
     /// # Errors
-    /// Fails with the error of the last attempt to connect if there is no connection.
+    /// Returns the error from the latest connection attempt if the client is not connected.
     pub(in crate::redis) fn client(&self) -> Result<Arc<ClientHandle>, Error> {
         let state = self.0.borrow();
         let trouble = match &state.client {
@@ -141,17 +144,17 @@ impl Link {
         Err(Error::new(ErrorKind::Unavailable).caused_by(trouble))
     }
 
-    /// Returns the configuration with the address of the current connection.
+    /// Returns the configuration, including the address of the current connection.
     pub(in crate::redis) fn config(&self) -> Option<Config> {
         self.0.borrow().config.clone()
     }
 
-    /// Waits until there is a connection, for at most this long.
+    /// Waits for the connection, up to the given timeout.
     pub(in crate::redis) async fn wait(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let mut changes = self.0.subscribe();
         let found = tokio::time::timeout_at(deadline, changes.wait_for(|state| state.client.is_some())).await;
-        // Not in the condition below: the guard must not live across an await.
+        // This is a separate statement because the guard must not be held across an await.
         let client = found.ok().and_then(Result::ok).and_then(|state| state.client.clone());
         if let Some(client) = client {
             client.wait(deadline - Instant::now()).await;

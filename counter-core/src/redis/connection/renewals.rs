@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Decides whether to replace a connection because of what its server answers, less and less often: if the next
-/// connection leads to the same server, it gets the same answers.
+/// Limits how often a connection is replaced because of server replies. The pause increases because the next
+/// connection may well lead to the same server, which will send the same replies.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Renewals(Mutex<Option<Renewal>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
     at: Instant,
-    /// The time until the next one is allowed.
+    /// The delay until the next renewal is allowed.
     pause: Duration,
 }
 
@@ -19,7 +19,7 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 impl Renewals {
-    /// Returns whether to replace the connection now.
+    /// Returns `true` if the connection should be replaced now.
     pub(in crate::redis) fn allow(&self, now: Instant) -> bool {
         let mut last = self.0.lock().expect("nothing panics under this lock");
         let pause = match *last {
@@ -39,7 +39,7 @@ impl Renewals {
 mod tests {
     use super::*;
 
-    /// Seconds at which a connection is replaced if that would be useful every tenth of a second.
+    /// Returns the seconds at which a connection is replaced if this is tried ten times per second.
     fn replaced(renewals: &Renewals, start: Instant, seconds: u64) -> Vec<u64> {
         let steps = (0..10 * seconds).map(|tenth| Duration::from_millis(100 * tenth));
         steps.filter(|step| renewals.allow(start + *step)).map(|step| step.as_secs()).collect()

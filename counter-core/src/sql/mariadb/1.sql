@@ -1,11 +1,13 @@
--- Binary columns, for other collations take `a` for `A`, or for `a` and a blank.
--- What the store knows about itself: `version`, and the marks `data` and `writers`.
+-- Binary columns, because other collations treat `a` like `A`, or like `a` followed by a blank.
+--
+-- Store metadata: `version`, and the markers `data` and `writers`.
 CREATE TABLE IF NOT EXISTS access_meta (
     name  VARBINARY(32)  NOT NULL PRIMARY KEY,
     value VARBINARY(200) NOT NULL
 ) ENGINE = InnoDB;
 
--- `total` is everything that the counter ever counted; `forgotten` is when it was forgotten, or 0.
+-- `total` is the number of hits ever counted; `forgotten` is the time at which the counter was forgotten, or
+-- 0.
 CREATE TABLE IF NOT EXISTS access_counter (
     id        BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY,
     name      VARBINARY(200) NOT NULL UNIQUE,
@@ -13,8 +15,8 @@ CREATE TABLE IF NOT EXISTS access_counter (
     forgotten BIGINT         NOT NULL
 ) ENGINE = InnoDB;
 
--- `width` is the precision in seconds; where its buckets begin later, the offset times 2^32 is added.
--- `bucket` is the start, in Unix seconds. What is written together lies together, and so does what is cleaned.
+-- `width` is the precision in seconds, plus the offset times 2^32 if buckets are shifted. `bucket` is the
+-- start in Unix seconds. The key order clusters the rows that are written or cleaned up in the same batch.
 CREATE TABLE IF NOT EXISTS access_sample (
     width   BIGINT  NOT NULL,
     bucket  BIGINT  NOT NULL,
@@ -23,7 +25,7 @@ CREATE TABLE IF NOT EXISTS access_sample (
     PRIMARY KEY (width, bucket, counter)
 ) ENGINE = InnoDB;
 
--- The counters that have samples of a precision, with their latest bucket.
+-- Counters that have samples for a precision, with the latest bucket.
 CREATE TABLE IF NOT EXISTS access_known (
     width   BIGINT  NOT NULL,
     counter BIGINT  NOT NULL,
@@ -31,7 +33,7 @@ CREATE TABLE IF NOT EXISTS access_known (
     PRIMARY KEY (width, counter)
 ) ENGINE = InnoDB;
 
--- HyperLogLogs as Redis stores them, sparse while that is shorter; `expiry` is when the bucket leaves retention.
+-- HyperLogLogs in Redis encoding, sparse if this is shorter; `expiry` is the end of retention for the bucket.
 CREATE TABLE IF NOT EXISTS access_visitors (
     width     BIGINT  NOT NULL,
     bucket    BIGINT  NOT NULL,
@@ -43,9 +45,10 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
--- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written; `expiry` is when a source is forgotten, if it is. `incarnation` is who cut the
--- last batch of a process, and `since` the last sequence of the one before: see `StoredFence`.
+-- The latest batch per process (`kind` 0), or the counted position of a source (1), with the remarks for this
+-- batch and the time at which it was written. `expiry` is the time at which a source is forgotten, if any.
+-- `incarnation` identifies the process run that cut the latest batch, and `since` is the last sequence of the
+-- previous run: see `StoredFence`.
 CREATE TABLE IF NOT EXISTS access_fence (
     writer      VARBINARY(32) NOT NULL PRIMARY KEY,
     kind        BIGINT        NOT NULL,
@@ -57,7 +60,7 @@ CREATE TABLE IF NOT EXISTS access_fence (
     since       BIGINT        NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
--- The processes that know that a counter was forgotten.
+-- Processes that have been notified of a forgotten counter.
 CREATE TABLE IF NOT EXISTS access_told (
     counter BIGINT  NOT NULL,
     writer  VARBINARY(32) NOT NULL,
@@ -72,7 +75,7 @@ CREATE TABLE IF NOT EXISTS access_salt (
     PRIMARY KEY (width, bucket)
 ) ENGINE = InnoDB;
 
--- A window of a counter: it begins at `start` and counts until `expiry`, from when on the row is as good as deleted.
+-- A counter window: it starts at `start` and counts until `expiry`. Expired rows are treated as deleted.
 CREATE TABLE IF NOT EXISTS access_window (
     id      BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     counter VARBINARY(2000) NOT NULL,
@@ -85,7 +88,7 @@ CREATE TABLE IF NOT EXISTS access_window (
 
 CREATE INDEX IF NOT EXISTS access_window_expiry ON access_window (expiry);
 
--- What was counted once in a window, until the same expiry.
+-- Tokens already counted in a window, with the same expiry.
 CREATE TABLE IF NOT EXISTS access_window_token (
     window_id BIGINT NOT NULL,
     token     BINARY(16) NOT NULL,
@@ -95,8 +98,8 @@ CREATE TABLE IF NOT EXISTS access_window_token (
 
 CREATE INDEX IF NOT EXISTS access_window_token_expiry ON access_window_token (expiry);
 
--- A counter of distinct items: `registers` is NULL while the items are kept, and `items` is how many these are.
--- The name begins with the kind.
+-- Counters for distinct items: `registers` is NULL as long as the items are stored, and `items` is the number
+-- of stored items. The name starts with the kind.
 CREATE TABLE IF NOT EXISTS access_unique (
     id        BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     name      VARBINARY(220) NOT NULL UNIQUE,
@@ -110,7 +113,7 @@ CREATE TABLE IF NOT EXISTS access_unique_item (
     PRIMARY KEY (counter, item)
 ) ENGINE = InnoDB;
 
--- How far the buckets of another store were copied, by where they start: of counts (`kind` 0) and of visitors (1).
+-- Progress of copying buckets from another store, as bucket starts: for counts (`kind` 0) and visitors (1).
 CREATE TABLE IF NOT EXISTS access_archive (
     kind    BIGINT NOT NULL,
     width   BIGINT NOT NULL,
@@ -119,16 +122,17 @@ CREATE TABLE IF NOT EXISTS access_archive (
     PRIMARY KEY (kind, width)
 ) ENGINE = InnoDB;
 
--- The process that does something alone, until `expiry`.
+-- The process that holds an exclusive lease, until `expiry`.
 CREATE TABLE IF NOT EXISTS access_lease (
     name   VARBINARY(32) NOT NULL PRIMARY KEY,
     holder VARBINARY(32) NOT NULL,
     expiry BIGINT        NOT NULL
 ) ENGINE = InnoDB;
 
--- The bins of distributions: `measure` is 1 for the time to the head of a response, 2 for that to the end of its body,
--- 3 for its size, 4 for the status of HTTP and 5 for that of gRPC. `bin` is the index of a range that ends at
--- 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is when the bucket leaves retention.
+-- Distribution bins: `measure` is 1 for the time to the response head, 2 for the time to the end of the body,
+-- 3 for the response size, 4 for the HTTP status and 5 for the gRPC status. `bin` is the index of a range
+-- that ends at 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is the end of
+-- retention for the bucket.
 CREATE TABLE IF NOT EXISTS access_bins (
     width   BIGINT NOT NULL,
     bucket  BIGINT NOT NULL,
@@ -142,7 +146,7 @@ CREATE TABLE IF NOT EXISTS access_bins (
 
 CREATE INDEX IF NOT EXISTS access_bins_expiry ON access_bins (expiry);
 
--- Documents, which are replaced only by who has seen the version: the state of alerts, and notes.
+-- Documents, i.e. the alert state and notes. They are replaced via compare-and-swap on the version.
 CREATE TABLE IF NOT EXISTS access_documents (
     name    VARBINARY(128) NOT NULL PRIMARY KEY,
     version BIGINT NOT NULL,

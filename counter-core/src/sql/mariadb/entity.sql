@@ -1,4 +1,4 @@
--- Binary columns, for other collations take `a` for `A`, or for `a` and a blank.
+-- Binary columns, because other collations treat `a` like `A`, or like `a` followed by a blank.
 CREATE TABLE IF NOT EXISTS access_entity (
     kind    VARBINARY(32) NOT NULL,
     entity  VARBINARY(63) NOT NULL,

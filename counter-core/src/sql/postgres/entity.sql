@@ -1,4 +1,4 @@
--- Two instances that create a table at the same time would collide in the catalogue; the number names the lock.
+-- Prevents a catalogue conflict if two instances create a table concurrently. The number identifies the lock.
 SELECT pg_advisory_xact_lock(7161143094257);
 
 CREATE TABLE IF NOT EXISTS access_entity (

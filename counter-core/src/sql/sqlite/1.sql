@@ -1,10 +1,11 @@
--- What the store knows about itself: `version`, and the marks `data` and `writers`.
+-- Store metadata: `version`, and the markers `data` and `writers`.
 CREATE TABLE IF NOT EXISTS access_meta (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- `total` is everything that the counter ever counted; `forgotten` is when it was forgotten, or 0.
+-- `total` is the number of hits ever counted; `forgotten` is the time at which the counter was forgotten, or
+-- 0.
 CREATE TABLE IF NOT EXISTS access_counter (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     name      TEXT    NOT NULL UNIQUE,
@@ -12,8 +13,8 @@ CREATE TABLE IF NOT EXISTS access_counter (
     forgotten INTEGER NOT NULL
 ) STRICT;
 
--- `width` is the precision in seconds; where its buckets begin later, the offset times 2^32 is added.
--- `bucket` is the start, in Unix seconds. What is written together lies together, and so does what is cleaned.
+-- `width` is the precision in seconds, plus the offset times 2^32 if buckets are shifted. `bucket` is the
+-- start in Unix seconds. The key order clusters the rows that are written or cleaned up in the same batch.
 CREATE TABLE IF NOT EXISTS access_sample (
     width   INTEGER NOT NULL,
     bucket  INTEGER NOT NULL,
@@ -22,7 +23,7 @@ CREATE TABLE IF NOT EXISTS access_sample (
     PRIMARY KEY (width, bucket, counter)
 ) STRICT, WITHOUT ROWID;
 
--- The counters that have samples of a precision, with their latest bucket.
+-- Counters that have samples for a precision, with the latest bucket.
 CREATE TABLE IF NOT EXISTS access_known (
     width   INTEGER NOT NULL,
     counter INTEGER NOT NULL,
@@ -30,7 +31,7 @@ CREATE TABLE IF NOT EXISTS access_known (
     PRIMARY KEY (width, counter)
 ) STRICT, WITHOUT ROWID;
 
--- HyperLogLogs as Redis stores them, sparse while that is shorter; `expiry` is when the bucket leaves retention.
+-- HyperLogLogs in Redis encoding, sparse if this is shorter; `expiry` is the end of retention for the bucket.
 CREATE TABLE IF NOT EXISTS access_visitors (
     width     INTEGER NOT NULL,
     bucket    INTEGER NOT NULL,
@@ -42,9 +43,10 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
--- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written; `expiry` is when a source is forgotten, if it is. `incarnation` is who cut the
--- last batch of a process, and `since` the last sequence of the one before: see `StoredFence`.
+-- The latest batch per process (`kind` 0), or the counted position of a source (1), with the remarks for this
+-- batch and the time at which it was written. `expiry` is the time at which a source is forgotten, if any.
+-- `incarnation` identifies the process run that cut the latest batch, and `since` is the last sequence of the
+-- previous run: see `StoredFence`.
 CREATE TABLE IF NOT EXISTS access_fence (
     writer      TEXT    NOT NULL PRIMARY KEY,
     kind        INTEGER NOT NULL,
@@ -56,7 +58,7 @@ CREATE TABLE IF NOT EXISTS access_fence (
     since       INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- The processes that know that a counter was forgotten.
+-- Processes that have been notified of a forgotten counter.
 CREATE TABLE IF NOT EXISTS access_told (
     counter INTEGER NOT NULL,
     writer  TEXT    NOT NULL,
@@ -71,7 +73,7 @@ CREATE TABLE IF NOT EXISTS access_salt (
     PRIMARY KEY (width, bucket)
 ) STRICT, WITHOUT ROWID;
 
--- A window of a counter: it begins at `start` and counts until `expiry`, from when on the row is as good as deleted.
+-- A counter window: it starts at `start` and counts until `expiry`. Expired rows are treated as deleted.
 CREATE TABLE IF NOT EXISTS access_window (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     counter TEXT NOT NULL,
@@ -84,7 +86,7 @@ CREATE TABLE IF NOT EXISTS access_window (
 
 CREATE INDEX IF NOT EXISTS access_window_expiry ON access_window (expiry);
 
--- What was counted once in a window, until the same expiry.
+-- Tokens already counted in a window, with the same expiry.
 CREATE TABLE IF NOT EXISTS access_window_token (
     window_id INTEGER NOT NULL,
     token     BLOB NOT NULL,
@@ -94,8 +96,8 @@ CREATE TABLE IF NOT EXISTS access_window_token (
 
 CREATE INDEX IF NOT EXISTS access_window_token_expiry ON access_window_token (expiry);
 
--- A counter of distinct items: `registers` is NULL while the items are kept, and `items` is how many these are.
--- The name begins with the kind.
+-- Counters for distinct items: `registers` is NULL as long as the items are stored, and `items` is the number
+-- of stored items. The name starts with the kind.
 CREATE TABLE IF NOT EXISTS access_unique (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     name      TEXT NOT NULL UNIQUE,
@@ -109,7 +111,7 @@ CREATE TABLE IF NOT EXISTS access_unique_item (
     PRIMARY KEY (counter, item)
 ) STRICT, WITHOUT ROWID;
 
--- How far the buckets of another store were copied, by where they start: of counts (`kind` 0) and of visitors (1).
+-- Progress of copying buckets from another store, as bucket starts: for counts (`kind` 0) and visitors (1).
 CREATE TABLE IF NOT EXISTS access_archive (
     kind    INTEGER NOT NULL,
     width   INTEGER NOT NULL,
@@ -118,16 +120,17 @@ CREATE TABLE IF NOT EXISTS access_archive (
     PRIMARY KEY (kind, width)
 ) STRICT, WITHOUT ROWID;
 
--- The process that does something alone, until `expiry`.
+-- The process that holds an exclusive lease, until `expiry`.
 CREATE TABLE IF NOT EXISTS access_lease (
     name   TEXT    NOT NULL PRIMARY KEY,
     holder TEXT    NOT NULL,
     expiry INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The bins of distributions: `measure` is 1 for the time to the head of a response, 2 for that to the end of its body,
--- 3 for its size, 4 for the status of HTTP and 5 for that of gRPC. `bin` is the index of a range that ends at
--- 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is when the bucket leaves retention.
+-- Distribution bins: `measure` is 1 for the time to the response head, 2 for the time to the end of the body,
+-- 3 for the response size, 4 for the HTTP status and 5 for the gRPC status. `bin` is the index of a range
+-- that ends at 2^((bin + 1)/8) seconds or bytes, -32768 for zero, or a status; `expiry` is the end of
+-- retention for the bucket.
 CREATE TABLE IF NOT EXISTS access_bins (
     width   INTEGER NOT NULL,
     bucket  INTEGER NOT NULL,
@@ -141,7 +144,7 @@ CREATE TABLE IF NOT EXISTS access_bins (
 
 CREATE INDEX IF NOT EXISTS access_bins_expiry ON access_bins (expiry);
 
--- Documents, which are replaced only by who has seen the version: the state of alerts, and notes.
+-- Documents, i.e. the alert state and notes. They are replaced via compare-and-swap on the version.
 CREATE TABLE IF NOT EXISTS access_documents (
     name    BLOB NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL,

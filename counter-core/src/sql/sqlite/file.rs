@@ -1,4 +1,4 @@
-//! The check that the path of a SQLite database still leads to the file that its connections opened.
+//! Checks that the path of an SQLite database still leads to the file that has been opened.
 
 use std::error::Error as StdError;
 use std::ffi::OsString;
@@ -14,18 +14,18 @@ use tokio::time::Instant;
 use crate::sql::failure::Failure;
 use crate::sql::session::Place;
 
-/// The suffixes of the write-ahead log and of its index.
+/// Suffixes of the write-ahead log and the log index.
 const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
-/// The device and the inode of a file.
+/// The device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
-/// A SQLite database file, as its connections opened it.
+/// An open SQLite database file.
 ///
-/// SQLite keeps using an open file after it was removed, moved or replaced. Commits succeed, but no other process can
-/// see them, and they are lost with the last connection. So the path is compared with the opened file before and after
-/// each use.
+/// SQLite will continue to use an open file even if it has been removed, moved or replaced. Commits succeed;
+/// however, other processes can't see them, and they are lost with the last connection. Therefore we need to
+/// compare the path with the open file before and after use.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     path: PathBuf,
@@ -34,40 +34,40 @@ pub(crate) struct OpenedFile {
 
 #[derive(Debug, Default)]
 struct Opened {
-    /// `None` before the first connection, and for a database that is not a file.
+    /// `None` before the first connection, or if the database is not a file.
     database: Option<FileId>,
-    /// The path of the database without symbolic links: SQLite keeps the log beside it.
+    /// The path with symbolic links resolved. SQLite stores the log in the same directory.
     target: PathBuf,
-    /// The log and its index, as far as they were seen since there are connections.
+    /// The log and the index, if found since the first connection has been opened.
     log: [Option<FileId>; 2],
     missing_since: Option<Instant>,
 }
 
-/// What the path leads to.
+/// The state of the path, compared with the open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathState {
-    /// The opened file, or a file that no connection has opened yet.
+    /// The open file, or any file if no connection has been opened yet.
     Opened,
-    /// Another file.
+    /// A different file.
     Replaced,
-    /// The opened file, but its log was removed or replaced.
+    /// The open file, but the log has been removed or replaced.
     LogReplaced,
-    /// No file, or an empty one, for this long.
+    /// The file is missing or empty. Contains the time since this was first detected.
     Missing(Duration),
 }
 
-/// An error of a SQLite database whose file is not the one that was opened.
+/// An error returned if the database file has been removed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// The file was replaced while a call used it.
+    /// The file was replaced during a call.
     ReplacedDuringCall(PathBuf),
-    /// The path leads to no file.
+    /// The file does not exist.
     Missing(PathBuf),
 }
 
 impl OpenedFile {
     pub(crate) fn new(path: &Path) -> Self {
-        // SQLite also resolves a relative path when it opens the file.
+        // SQLite also resolves a relative path when opening the file.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { path, opened: Mutex::default() }
     }
@@ -76,19 +76,20 @@ impl OpenedFile {
         &self.path
     }
 
-    /// Returns whether a file can be created at the path.
+    /// Returns `true` if the parent directory exists, i.e. the file can be created.
     pub(crate) fn has_directory(&self) -> bool {
         self.path.parent().is_some_and(Path::is_dir)
     }
 
-    /// Compares the path with the opened file; `is_connected` is whether any connection to it is open.
+    /// Compares the path with the open file. `is_connected` must be `true` if there are any connections to
+    /// the file.
     ///
-    /// The calls that read metadata do not wait for a disk in practice: the kernel has cached these entries since the
-    /// last use.
+    /// This reads file metadata, but should not block on disk access because these entries are cached by the
+    /// kernel.
     pub(crate) fn state(&self, is_connected: bool) -> PathState {
         let opened = &mut *self.opened();
         if !is_connected {
-            // SQLite removes the log with the last connection.
+            // SQLite removes the log when closing the last connection.
             opened.log = [None; 2];
         }
         let found = identify(&self.path);
@@ -105,23 +106,24 @@ impl OpenedFile {
                 let is_same = opened.log.iter().zip(opened.found_log()).all(is_same);
                 if is_same { PathState::Opened } else { PathState::LogReplaced }
             }
-            // An empty file is about to be written, perhaps by a program that copies a backup.
+            // An empty file is about to be written, e.g. by a program that restores a backup.
             Ok((_, length)) if length > 0 => PathState::Replaced,
             _ => PathState::Missing(opened.missing_since.get_or_insert_with(Instant::now).elapsed()),
         }
     }
 
-    /// Confirms, after a connection was opened or has committed, that the path leads to the same file.
+    /// Checks that the path leads to the same file. This must be called after opening a connection, and after
+    /// a commit.
     pub(crate) fn confirm(&self) -> Result<(), FileError> {
         let opened = &mut *self.opened();
         if opened.database.is_none() {
             match identify(&self.path) {
                 Ok((id, _)) => opened.open(id, &self.path),
-                // A database in memory.
+                // An in-memory database.
                 Err(_) => return Ok(()),
             }
         }
-        // The log is looked at first: it belongs to the opened file if the path leads there afterwards.
+        // Must be read before the path: if the path still leads to the open file, this log belongs to it.
         let log = opened.found_log();
         if !identify(&self.path).is_ok_and(|(id, _)| Some(id) == opened.database) {
             return Err(FileError::ReplacedDuringCall(self.path.clone()));
@@ -132,18 +134,20 @@ impl OpenedFile {
         Ok(())
     }
 
-    /// Removes the log of the opened file, which would be applied to the file that replaced it.
+    /// Removes the log of the open file. Otherwise SQLite would apply it to the new file.
     ///
-    /// Call it while connections to the opened file are open: no other log can have its inode until they are closed.
+    /// This must be called while there are open connections to the old file, so that the inode of the log
+    /// can't be reused.
     ///
     /// # Errors
-    /// Fails when another process does the same at this moment, or the log cannot be removed.
+    /// Returns an error if another process is doing the same, or if the log can't be removed.
     pub(crate) fn remove_log(&self) -> io::Result<()> {
         let opened = self.opened();
         let Some(directory) = opened.target.parent().filter(|directory| directory.is_dir()) else {
             return Ok(());
         };
-        // Another process may remove the same log and create a new one between the comparison and the removal.
+        // We need a lock because another process might remove the same log, and create a new log, between the
+        // comparison and the removal.
         let directory = File::open(directory)?;
         if !directory.try_lock_exclusive()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -157,7 +161,7 @@ impl OpenedFile {
         Ok(())
     }
 
-    /// Forgets the opened file, after all connections to it were closed.
+    /// Resets the state. This must only be called after all connections have been closed.
     pub(crate) fn forget(&self) {
         *self.opened() = Opened::default();
     }
@@ -190,7 +194,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the identity and the length of the file at a path.
+/// Returns the file ID and length.
 #[cfg(unix)]
 fn identify(path: &Path) -> io::Result<(FileId, u64)> {
     use std::os::unix::fs::MetadataExt;
@@ -199,7 +203,7 @@ fn identify(path: &Path) -> io::Result<(FileId, u64)> {
     Ok((FileId(metadata.dev(), metadata.ino()), metadata.len()))
 }
 
-/// Returns the same identity for every file: here, an open file cannot be removed or replaced.
+/// Returns the same ID for all files: on this platform, open files can't be removed or replaced.
 #[cfg(not(unix))]
 fn identify(path: &Path) -> io::Result<(FileId, u64)> {
     Ok((FileId(0, 0), fs::metadata(path)?.len()))
@@ -275,7 +279,7 @@ mod tests {
         write(&log, "of one");
         let file = OpenedFile::new(&path);
         file.confirm().expect("it is the same file");
-        // As long as the log is open, its inode is not used again.
+        // Keeps the inode from being reused.
         let _open = File::open(&log).expect("the log exists");
 
         fs::rename(&log, folder.join("moved")).expect("the log exists");

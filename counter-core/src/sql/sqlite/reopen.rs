@@ -17,31 +17,32 @@ use crate::sql::schema::Settings;
 use crate::sql::session::{Place, Session};
 use crate::sql::tables;
 
-/// How long a removed file stays missing before another one is created: a backup may be about to be copied there, and
-/// a file that was created meanwhile would be overwritten under its connections.
+/// The delay before a missing file is created again. A backup may be about to be restored to this path, and
+/// it would overwrite the new file while it is open.
 const MISSING_GRACE: Duration = Duration::from_secs(5);
 
-/// How long the connections to a file that was replaced may take to finish.
+/// Timeout for closing the connections to a replaced file.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a replacement is reported.
+/// The time for which a replacement is reported.
 const REPORT_TIME: Duration = Duration::from_secs(3600);
 
 const LOCK_POISONED: &str = "nothing panics under this lock";
 
-/// The connections to a SQLite database file, opened again if the file was removed or replaced while it was in use.
+/// Connections to an SQLite file. These will be reopened if the file is removed or replaced while it is in
+/// use.
 #[derive(Debug)]
 pub(super) struct FileSource {
     options: SqliteConnectOptions,
     settings: Settings,
     connections: Arc<AtomicU64>,
     opened: RwLock<OpenedPools>,
-    /// Held while the file is opened again.
+    /// Held while the file is being reopened.
     turn: tokio::sync::Mutex<()>,
     last_replaced: Mutex<Option<Instant>>,
 }
 
-/// The connections to the file that was opened.
+/// The connections to the open file.
 #[derive(Clone, Debug)]
 struct OpenedPools {
     pools: Pools,
@@ -65,7 +66,7 @@ impl FileSource {
         self.opened.read().expect(LOCK_POISONED).clone()
     }
 
-    /// Returns connections to the file that the path leads to now.
+    /// Returns connections to the file at the path.
     async fn reopen(&self, old: &OpenedPools) -> Result<OpenedPools, Failure> {
         let (file, creates_tables) = (&old.file, self.settings.creates_tables);
         let new = || OpenedPools::new(&self.options, self.settings, &self.connections);
@@ -73,7 +74,7 @@ impl FileSource {
             PathState::Opened if !old.write.is_closed() => return Ok(old.clone()),
             PathState::Opened | PathState::LogReplaced => {
                 drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
-                // Connections with different logs must not be open at the same time.
+                // Connections with different logs must not be open concurrently.
                 let closed = timeout(CLOSE_TIMEOUT, old.close()).await;
                 closed.map_err(|_| FileError::ReplacedDuringCall(file.path().to_owned()))?;
                 self.report(
@@ -86,7 +87,7 @@ impl FileSource {
             }
             PathState::Missing(_) | PathState::Replaced => {}
         }
-        // If this fails, the file that was moved lacks the changes that are only in its log.
+        // If this fails, the moved file will lack the changes that are only in the log.
         drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
         file.remove_log().map_err(|error| Failure::Silence(SqlError::Io(error)))?;
         let new = match creates_tables {
@@ -121,7 +122,7 @@ impl Source for FileSource {
                 return Ok(opened.pools);
             }
             let _turn = self.turn.lock().await;
-            // Another call may have been first.
+            // A concurrent call may have reopened the file already.
             let new = self.reopen(&self.opened()).await?;
             *self.opened.write().expect(LOCK_POISONED) = new.clone();
             Ok(new.pools)
@@ -135,7 +136,7 @@ impl Source for FileSource {
 }
 
 impl OpenedPools {
-    /// Prepares connections, which stay open: the log exists as long as there is one.
+    /// Creates the pools. Connections do not expire because the log is removed with the last connection.
     fn new(options: &SqliteConnectOptions, settings: Settings, connections: &Arc<AtomicU64>) -> Self {
         let file = Arc::new(OpenedFile::new(options.get_filename()));
         let options = settled(options.clone());
@@ -153,7 +154,8 @@ impl OpenedPools {
         self.file.state(self.write.size() + self.read.size() > 0)
     }
 
-    /// Writes the log into the opened file: if it was moved, it is complete without its log.
+    /// Writes the log into the open file, so that the file will be complete if it has been moved without the
+    /// log.
     async fn checkpoint(&self) -> Result<(), Failure> {
         let connection = self.write.acquire().await.map_err(|error| DIALECT.failure(error))?;
         let mut session = Session::new(Box::new(connection), DIALECT, None);
@@ -162,7 +164,7 @@ impl OpenedPools {
         Ok(())
     }
 
-    /// Closes all connections, after the calls that use them.
+    /// Waits for pending calls and closes all connections.
     async fn close(&self) {
         self.write.close().await;
         self.read.close().await;

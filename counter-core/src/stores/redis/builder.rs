@@ -9,20 +9,20 @@ use crate::family::future::BoxFuture;
 use crate::family::shard::Shards;
 use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 
-/// A builder of [`RedisStore`], with the settings and the address of its server.
+/// A builder for [`RedisStore`].
 ///
-/// | address | what |
+/// | address | connects to |
 /// |---|---|
-/// | `redis://user:password@host:port/database` | one server |
-/// | `redis-cluster://host:port?node=host:port` | a cluster; nodes that are not named are found |
-/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master that sentinels report |
+/// | `redis://user:password@host:port/database` | a single server |
+/// | `redis-cluster://host:port?node=host:port` | a cluster; other nodes are discovered |
+/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master reported by sentinels |
 /// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
-/// | `rediss…://` of each but the last | the same over TLS, with the feature `rustls` or `native-tls` |
+/// | `rediss…://` instead of `redis…://`, except for sockets | the same via TLS, with the feature `rustls` or `native-tls` |
 ///
-/// A user name or password may be left out. `valkey` may stand for `redis`, and `+` for `-`.
-/// Certificates are checked against those that the system trusts; for a private authority or a
-/// certificate of the client's own, `connect_with` takes a configuration of `fred` with a TLS connector of one's own,
-/// with the feature `own-client`.
+/// The user name and password are optional. You can also write `valkey` instead of `redis`, and `+` instead
+/// of `-`. Certificates are checked against the system trust store. If you need a private authority or a
+/// client certificate, enable the feature `own-client` and pass a `fred` configuration with a custom TLS
+/// connector to `connect_with`.
 ///
 /// ```no_run
 /// use counter_core::stores::Shards;
@@ -45,23 +45,24 @@ pub struct RedisBuilder {
     shards: Option<Shards>,
 }
 
-/// An error of an address or a configuration that the Redis client does not understand.
+/// An error returned if an address or configuration is not valid.
 pub struct ConnectError(FredError);
 
-/// Enough for a cluster of several nodes, and few enough to be read at once.
+/// Sufficient for a small cluster, but still fast to read from all shards.
 const CLUSTER_SHARDS: u16 = 16;
 
 impl RedisBuilder {
-    /// Sets the prefix of every key. Default: `access:`.
+    /// Sets the prefix for all keys. The default is `access:`.
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = namespace;
         self
     }
 
-    /// Splits the counters over this many hash tags, such as `{access:3}`, each of them in one slot of a
-    /// cluster. Default: 16 in a cluster, and elsewhere one without a tag.
+    /// Sets the number of shards. The counters of a shard have the same hash tag, such as `{access:3}`, i.e.
+    /// they are in the same cluster slot. The default is 16 for a cluster. Otherwise the store is not
+    /// sharded, and keys do not have a tag.
     ///
-    /// All instances over one store must use the same number.
+    /// All instances that use the same store must be configured with the same number.
     pub const fn shards(mut self, shards: Shards) -> Self {
         self.shards = Some(shards);
         self
@@ -69,17 +70,18 @@ impl RedisBuilder {
 
     /// Connects to an address.
     ///
-    /// This returns after a second even if the server does not answer: calls fail then, as they do whenever
-    /// the server is away later, and connecting continues in the background. A task connects, with a client of
-    /// `fred` that is a task as well, and connects again whenever the connection breaks or hangs. Both end with the
-    /// last handle on this store. A thread looks up the name of the server; if the resolver hangs, neither requests
-    /// nor the end of the process wait for it. If the name has several addresses, they are tried in parallel.
+    /// This returns after a second even if the server does not respond. It will then continue to connect in
+    /// the background, and calls will fail until it succeeds, as for any later outage. The connection is
+    /// managed by a task, which uses a `fred` client that also runs a task, and reconnects if the connection
+    /// breaks or hangs. Both tasks end if the last handle for this store is dropped. Server names are
+    /// resolved on a thread: requests and process exit are not blocked if the resolver hangs. If the name
+    /// resolves to more than one address, they are tried in parallel.
     ///
     /// # Errors
-    /// Fails when the address is not one of those above, or needs a feature that is not enabled.
+    /// Returns an error if the address is not supported, or if it needs a feature that is not enabled.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub async fn connect(self, url: &str) -> Result<RedisStore, ConnectError> {
         self.open(config(url).map_err(ConnectError)?).await
     }
@@ -107,7 +109,7 @@ impl RedisBuilder {
 
 fn config(url: &str) -> Result<Config, FredError> {
     let no = |words| Err(FredError::new(FredKind::Config, words));
-    // The client itself would accept any scheme as that of one server, without TLS.
+    // fred would treat an unknown scheme as a single server, and not use TLS.
     let Some((scheme, rest)) = url.split_once("://") else { return no("there is no scheme") };
     let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
     match (protocol, kind) {

@@ -1,4 +1,4 @@
-//! Stores over a client of `fred` that the application configures or provides.
+//! Stores using a `fred` client that is configured or created by the application.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,23 +11,23 @@ use super::builder::{ConnectError, RedisBuilder};
 use crate::redis::{Connection, Topology};
 
 impl RedisBuilder {
-    /// Connects in the same way with a configuration of the client.
+    /// Like [`connect`](RedisBuilder::connect), but uses a client configuration.
     ///
     /// # Errors
-    /// Fails when `fred` refuses the configuration.
+    /// Returns an error if `fred` rejects the configuration.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
         self.open(config).await
     }
 
-    /// Uses a client of the user, which is or will be connected.
+    /// Uses an existing client. The application must connect it.
     ///
-    /// Retries in the client are harmless, since batches are fenced. The client is not replaced when its task
-    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, since fred 10.1 does not survive a
-    /// redirection by `ASK`, and while one node is away it answers for none: an address is the better choice
-    /// there.
+    /// It is safe if the client retries commands, because batches are fenced. The client is not replaced if
+    /// its task ends. For a cluster, `ConnectionConfig::max_redirections` must be 0, because an `ASK`
+    /// redirection breaks fred 10.1. It also fails for all nodes if a single node is unavailable, so you
+    /// should prefer [`connect`](RedisBuilder::connect) for clusters.
     #[must_use]
     pub fn client(self, client: FredClient) -> RedisStore {
         let clustered = client.is_clustered();

@@ -6,17 +6,17 @@ use super::SqlStore;
 use crate::family::future::BoxFuture;
 use crate::sql::{Database, SchemaError, Settings};
 
-/// A builder of [`SqlStore`], with the settings and the address of its database.
+/// A builder for [`SqlStore`].
 ///
-/// | address | what | feature |
+/// | address | connects to | feature |
 /// |---|---|---|
 /// | `sqlite:counts.db`, `sqlite:///var/lib/site/counts.db` | a file | `sqlite` |
-/// | `sqlite::memory:` | a database in memory, for tests and examples | `sqlite` |
+/// | `sqlite::memory:` | an in-memory database, for tests and examples | `sqlite` |
 /// | `postgres://user:password@host:port/database` | a PostgreSQL server | `postgres` |
 /// | `mariadb://user:password@host:port/database` | a MariaDB server | `mariadb` |
 ///
-/// The parameters of an address are those of `sqlx`; for TLS, enable its feature for it in your own manifest. Settings
-/// for which there is no parameter are taken by `connect_sqlite` and the like.
+/// The address can contain any `sqlx` parameters. To use TLS, you need to enable a TLS feature of `sqlx` in
+/// your manifest. Use `connect_sqlite` etc. for settings that can't be set via parameters.
 ///
 /// ```
 /// use counter_core::SqlStore;
@@ -35,28 +35,28 @@ pub struct SqlBuilder {
     settings: Settings,
 }
 
-/// An error of connecting to a database.
+/// An error returned when connecting to a database.
 pub struct SqlConnectError(Kind);
 
 enum Kind {
-    /// The address is none.
+    /// The address is not valid.
     Address(Option<Box<dyn StdError + Send + Sync>>),
     Schema(SchemaError),
 }
 
 impl SqlBuilder {
-    /// Creates missing tables when connecting, and upgrades tables of an older version. In SQLite it also creates the
-    /// file, with mode 0600 like its log: only the owner may read and write it.
+    /// Creates missing tables when connecting, and upgrades tables from an older version. For SQLite, this
+    /// also creates the file with mode 0600, like its log, so that only the owner can access it.
     ///
-    /// Processes that do so at the same time do not disturb each other. The user of the database needs the right to
-    /// create tables; where that is not wanted, the [guide](crate::guide::sql) has the text of the schema.
+    /// It is safe for processes to do this concurrently. The database user needs permission to create tables.
+    /// If you don't want this, you can find the schema in the [guide](crate::guide::sql).
     pub const fn create_tables(mut self) -> Self {
         self.settings.creates_tables = true;
         self
     }
 
-    /// Sets how many connections there are at most, at least 1. Default: 8. With SQLite one of them writes, and the
-    /// others read.
+    /// Sets the maximum number of connections, at least 1. The default is 8. For SQLite, a single connection
+    /// is used for writing, and the remaining connections for reading.
     pub const fn connections(mut self, most: u32) -> Self {
         self.settings.max_connections = if most == 0 { 1 } else { most };
         self
@@ -64,16 +64,17 @@ impl SqlBuilder {
 
     /// Connects to an address.
     ///
-    /// Connections are made when they are needed, again whenever one was lost, and each call takes 5 s at most. They
-    /// belong to a pool of `sqlx`, which has tasks of its own that end with the last handle on this store.
+    /// Connections are opened on demand, and reopened if lost. Calls time out after 5 s. The connections are
+    /// managed by an `sqlx` pool, and its tasks end when the last handle for this store is dropped.
     ///
     /// # Errors
-    /// Fails when the address is not one of those above or needs a feature that is not enabled, when the database does
-    /// not answer within 5 s, when it has no tables, or those of another version, and when it could not keep the counts:
-    /// a PostgreSQL of another encoding than UTF8, or a MariaDB that replicates by statements.
+    /// Returns an error if the address is not supported or needs a feature that is not enabled, if the
+    /// database does not respond within 5 s, if the tables are missing or have a different version, or if the
+    /// database is not suitable: PostgreSQL with an encoding other than UTF8, or MariaDB with statement-based
+    /// replication.
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     pub async fn connect(self, url: &str) -> Result<SqlStore, SqlConnectError> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
         match scheme {
@@ -93,21 +94,21 @@ impl SqlBuilder {
         }
     }
 
-    /// Adds steps to later versions of the schema, to test upgrades with.
+    /// Adds schema steps for later versions, in order to test upgrades.
     #[doc(hidden)]
     pub const fn later_steps(mut self, steps: &'static [&'static str]) -> Self {
         self.settings.later_steps = steps;
         self
     }
 
-    /// Connects in the same way to a file of SQLite, with your settings. The store sets the journal, the synchronisation
-    /// and the time for which a writer waits.
+    /// Like [`connect`](Self::connect), but connects to an SQLite file using your options. The journal mode,
+    /// the synchronous setting and the busy timeout are set by the store.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// See [`connect`](Self::connect).
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     #[cfg(feature = "sqlite")]
     pub async fn connect_sqlite(
         self,
@@ -116,13 +117,13 @@ impl SqlBuilder {
         check(crate::sql::sqlite::open(options, self.settings), self.settings).await
     }
 
-    /// Connects in the same way to PostgreSQL, with your settings.
+    /// Like [`connect`](Self::connect), but connects to PostgreSQL using your options.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// See [`connect`](Self::connect).
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     #[cfg(feature = "postgres")]
     pub async fn connect_postgres(
         self,
@@ -131,13 +132,13 @@ impl SqlBuilder {
         check(crate::sql::postgres::open(options, self.settings), self.settings).await
     }
 
-    /// Connects in the same way to MariaDB, with your settings.
+    /// Like [`connect`](Self::connect), but connects to MariaDB using your options.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// See [`connect`](Self::connect).
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime.
+    /// Panics if called from outside of a Tokio runtime.
     #[cfg(feature = "mariadb")]
     pub async fn connect_mariadb(
         self,

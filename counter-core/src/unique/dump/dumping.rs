@@ -11,29 +11,30 @@ use crate::unique::counter::ITEM_BYTES;
 use crate::unique::distinct::Contents;
 use crate::unique::store::{UniqueKey, UniqueStore};
 
-/// The number of counters that are told in lines when they cannot be read; what follows is counted.
+/// Maximum number of unreadable counters to report as lines; more are just counted.
 const TOLD: u64 = 1000;
 
-/// A dump of unique counters that is being made: see [the module](crate::unique::dump).
+/// A running dump of unique counters: see [the module](crate::unique::dump).
 ///
-/// It is no snapshot: items that are added or removed meanwhile may be in it or not. A counter comes twice where the
-/// connection to its server was lost in the middle of it, which changes nothing where it is restored.
+/// This is not a snapshot: it may or may not contain items that are added or removed while the dump is
+/// running. If the server connection is lost within a counter, this counter can appear twice, but restoring a
+/// duplicate has no effect.
 pub struct UniqueDump {
     store: Arc<dyn UniqueStore>,
-    /// The page of the list that is next; `None` after the last.
+    /// Cursor of the next list page, or `None` at the end.
     page: Option<Option<Vec<u8>>>,
-    /// Counters that are listed and not yet read to their end.
+    /// Counters from the current page that still need to be read.
     counters: VecDeque<UniqueKey>,
-    /// The part of the first of them that is next.
+    /// Cursor of the next part of the front counter.
     part: Option<Vec<u8>>,
     has_ended: bool,
-    /// Lines that are ready.
+    /// Lines ready to be returned.
     lines: Lines,
     dumped: UniqueDumped,
 }
 
 impl UniqueDump {
-    /// Begins a dump of all unique counters of a store.
+    /// Starts a dump of all unique counters in a store.
     #[must_use]
     pub fn new(store: impl UniqueStore) -> Self {
         Self {
@@ -47,13 +48,14 @@ impl UniqueDump {
         }
     }
 
-    /// Returns the next line, without an end of line; `None` after the last. A store without unique counters has no line.
+    /// Returns the next line without a line ending, or `None` at the end. A store without unique counters
+    /// produces an empty dump.
     ///
     /// # Errors
-    /// Fails when the store cannot be read; the next call goes on where this one was.
+    /// Fails if the store can't be read. The next call will resume at the same position.
     ///
     /// # Cancel safety
-    /// A future that is dropped loses no line.
+    /// Cancel safe: lines are not lost if the future is dropped.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         if let Some(line) = self.lines.pop() {
             return Ok(Some(line));
@@ -61,7 +63,7 @@ impl UniqueDump {
         self.advance().await
     }
 
-    /// Returns what the lines hold that were read until now.
+    /// Returns the totals of all lines read to this point.
     #[must_use]
     pub const fn dumped(&self) -> UniqueDumped {
         self.dumped
@@ -88,7 +90,7 @@ impl UniqueDump {
         })
     }
 
-    /// Makes the lines of a part of a counter, and goes on to the next one.
+    /// Reads a part of a counter, produces lines, and advances to the next part or counter.
     async fn read(&mut self, counter: &UniqueKey) -> Result<(), Error> {
         self.part = match self.store.part(counter, self.part.clone()).await {
             Ok(part) => {
@@ -149,7 +151,7 @@ impl UniqueDump {
 
 impl fmt::Debug for UniqueDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its lines have items.
+        // The lines are omitted because they contain items.
         f.debug_struct("UniqueDump").field("dumped", &self.dumped).finish_non_exhaustive()
     }
 }

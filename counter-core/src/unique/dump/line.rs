@@ -9,29 +9,29 @@ use crate::time::Timestamp;
 use crate::unique::counter::{ITEM_BYTES, ITEMS};
 use crate::unique::store::{UniqueKey, UniqueKind};
 
-/// The version of the lines.
+/// Format version.
 const VERSION: u32 = 1;
 
-/// The number of characters of the items of a line, before they end: a line has room for all and the rest.
+/// Number of item characters to stop a line at, which leaves space for the next item and all other fields.
 const CHARACTERS: usize = 48 * 1024;
 
-/// The sums of a dump of unique counters, which are in its last line.
+/// Totals of a unique counter dump, stored in the final line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct UniqueDumped {
-    /// Counters that the store lists.
+    /// Number of counters listed by the store.
     pub counters: u64,
-    /// Items of sets, and of adaptive counters that still have theirs.
+    /// Number of items in sets, and in adaptive counters that are still exact.
     pub items: u64,
-    /// Counters that have registers.
+    /// Number of counters with registers.
     pub sketches: u64,
-    /// Counters that could not be read, and parts of counters with items that are too long, which are told in lines of
-    /// their own.
+    /// Number of unreadable counters, plus counter parts with oversized items. These are reported in separate
+    /// lines.
     pub unreadable: u64,
 }
 
-/// A line that was read.
+/// A parsed line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Record {
     Begin,
@@ -41,7 +41,7 @@ pub(super) enum Record {
     End(UniqueDumped),
 }
 
-/// A line as text.
+/// A serialized line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
@@ -49,7 +49,7 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
-/// Content of a line.
+/// Line content.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Entry<'a> {
@@ -61,7 +61,7 @@ pub(super) enum Entry<'a> {
     Items {
         kind: Cow<'a, str>,
         counter: Cow<'a, str>,
-        /// Each in base64.
+        /// Items in base64.
         items: Vec<String>,
     },
     Registers {
@@ -81,7 +81,7 @@ impl<'a> Entry<'a> {
         Self::Dump { format: FORMAT.into(), version: VERSION, time: time.as_unix() }
     }
 
-    /// Takes as many items as a line may have, and at least one.
+    /// Takes as many items as fit in a line, but at least one.
     pub(super) fn items(counter: &'a UniqueKey, from: &mut impl Iterator<Item = Vec<u8>>) -> Option<Self> {
         let (mut items, mut characters) = (Vec::new(), 0);
         while items.len() < ITEMS
@@ -106,7 +106,6 @@ impl<'a> Entry<'a> {
         Self::Unreadable { key: cut(key), reason: cut(reason) }
     }
 
-    /// Returns the number of items.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Items { items, .. } => items.len() as u64,
@@ -114,19 +113,19 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Writes the line of this number, without an end of line.
+    /// Serializes the entry with this line number, without a line ending.
     pub(super) fn text(self, line: u64) -> String {
         serde_json::to_string(&Line { unique: line, entry: self }).expect("texts and numbers are JSON")
     }
 }
 
-/// Returns whether a line begins as one of unique counters does.
+/// Returns `true` if this looks like a unique counter line.
 pub(super) fn is_line(bytes: &[u8]) -> bool {
     let mut rest = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     b"{\"unique\":".iter().all(|byte| rest.next() == Some(byte))
 }
 
-/// Reads a line, and its number; the error is what was expected.
+/// Parses a line into the line number and record. The error describes the expected input.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { unique, entry } = line::read(bytes, "a line of unique counters")?;
     let record = match entry {

@@ -9,64 +9,65 @@ use crate::error::{Error, ErrorKind};
 use crate::family::line::{LINE, Position, Sealed};
 use crate::unique::store::UniqueStore;
 
-/// A restore of unique counters that is under way: see [the module](crate::unique::dump).
+/// A running restore of unique counters: see [the module](crate::unique::dump).
 ///
-/// Pass every line to [`line`](Self::line), in order, and then call [`finish`](Self::finish). Counters keep their kind. An
-/// adaptive counter stays exact up to 10,000 items, whatever its threshold: the next
-/// [`include`](crate::unique::UniqueCounter::include) goes by that.
+/// Pass all lines to [`line`](Self::line) in order and then call [`finish`](Self::finish). The kind of a
+/// counter doesn't change. An adaptive counter stays exact up to 10,000 items, as the dump doesn't include
+/// the threshold: this will be applied by the next [`include`](crate::unique::UniqueCounter::include).
 #[derive(Debug)]
 pub struct UniqueRestore {
     store: Arc<dyn UniqueStore>,
     position: Position,
     has_ended: bool,
-    /// Account of what the lines held.
+    /// Totals of the lines read to this point.
     read: UniqueDumped,
     restored: UniqueRestored,
 }
 
-/// The outcome of a restore of unique counters.
+/// The outcome of a unique counter restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UniqueRestored {
-    /// Counters, by the dump's own account; 0 before its last line.
+    /// Number of counters, as reported by the final line of the dump; 0 until this line is read.
     pub counters: u64,
-    /// Items that the store has now.
+    /// Number of items now in the store.
     pub items: u64,
-    /// Items among them that it had not before; where a counter has registers, items that raised one.
+    /// Number of items that are new to the store. If a counter has registers: items that raised a register.
     pub added: u64,
-    /// Sketches whose registers were merged into counters.
+    /// Number of sketches merged into counters.
     pub sketches: u64,
-    /// Items and sketches of counters under whose key the store holds something else.
+    /// Number of items and sketches rejected because the store has an unrelated value at the counter key.
     pub refused: u64,
-    /// Counters that could not be read when the dump was made, and that are therefore missing in it.
+    /// Number of counters that are missing from the dump because they could not be read.
     pub unreadable: u64,
 }
 
-/// An error of a restore of unique counters. What was added before stays, and counts once when the restore is repeated.
+/// An error from a unique counter restore. Lines restored up to this point are not undone; repeating the
+/// restore is safe.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum UniqueRestoreError {
-    /// A line is not what it should be. Nothing of it was added, and the restore can go on with a good one.
+    /// A malformed line. No data from this line is added, and the restore can continue with a correct line.
     Malformed {
-        /// The number that the line should have, from 1.
+        /// Expected line number, starting at 1.
         line: u64,
-        /// The text of what was expected.
+        /// Description of the expected input.
         expected: String,
     },
-    /// There were no more lines, and this was not the last one: the rest is missing.
+    /// The input ends early: the final line is missing.
     Torn {
-        /// The number of the line.
+        /// Number of the line at which the input ends.
         line: u64,
     },
-    /// The store did not take the line, or did not say so. Nothing is lost: pass the same line again.
+    /// The store rejected or did not acknowledge the line. It is safe to pass the same line again.
     Store(Error),
 }
 
 impl UniqueRestore {
-    /// The length of the longest line, in bytes without its end: 64 KiB.
+    /// Maximum line length in bytes without the line ending: 64 KiB.
     pub const MAX_LINE: usize = LINE;
 
-    /// Begins a restore into a store.
+    /// Starts a restore into a store.
     #[must_use]
     pub fn new(store: impl UniqueStore) -> Self {
         Self {
@@ -78,31 +79,33 @@ impl UniqueRestore {
         }
     }
 
-    /// Returns whether a line is one of unique counters, by its beginning: in a file that has others, too.
+    /// Returns `true` if this looks like a unique counter line. Useful for files that contain other lines,
+    /// too.
     #[must_use]
     pub fn is_line(line: &[u8]) -> bool {
         line::is_line(line)
     }
 
-    /// Takes the next line, with or without its end, and adds what it holds; an empty line is passed over.
+    /// Restores the next line, with or without the line ending. Empty lines are skipped.
     ///
-    /// Lines have numbers and checksums, so that none can be missing, come twice or be damaged. A line has at most
-    /// [`MAX_LINE`](Self::MAX_LINE) bytes.
+    /// Lines contain a number and a checksum in order to detect missing, duplicate and damaged lines. The
+    /// maximum length is [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
-    /// Fails when the line is malformed, or when the store did not take it; call again with the same, or with a better
-    /// one.
+    /// Fails if the line is malformed, or if the store doesn't accept it. You can call this again with the
+    /// same or a corrected line.
     ///
     /// # Cancel safety
-    /// A future that is dropped may have added the line; call again with the same.
+    /// If the future is dropped, the line may already have been added. Retry with the same line.
     pub async fn line(&mut self, line: &[u8]) -> Result<(), UniqueRestoreError> {
         self.take(line.trim_ascii()).await
     }
 
-    /// Returns what became of the lines, if all were there; where there was none, there were no unique counters.
+    /// Returns the outcome if the input is complete. Empty input is valid and means that there are no unique
+    /// counters.
     ///
     /// # Errors
-    /// Fails when the last line is missing.
+    /// Fails if the final line is missing.
     pub const fn finish(&self) -> Result<UniqueRestored, UniqueRestoreError> {
         if self.position.line() > 0 && !self.has_ended {
             return Err(UniqueRestoreError::Torn { line: self.position.line() });
@@ -110,13 +113,13 @@ impl UniqueRestore {
         Ok(self.restored)
     }
 
-    /// Returns what became of the lines until now.
+    /// Returns the outcome of all lines restored to this point.
     #[must_use]
     pub const fn restored(&self) -> UniqueRestored {
         self.restored
     }
 
-    /// Returns the number of lines that were taken.
+    /// Returns the number of restored lines.
     #[must_use]
     pub const fn lines(&self) -> u64 {
         self.position.line()
@@ -171,7 +174,8 @@ impl UniqueRestore {
         })
     }
 
-    /// Counts what the store refuses because its key holds something else, which would hold up all the rest.
+    /// Counts entries that the store rejects because of an unrelated value at the key. Returning an error
+    /// here would block the remaining restore.
     fn unless_refused<T>(
         &mut self,
         answer: Result<T, Error>,

@@ -1,11 +1,11 @@
--- Adds items to a unique counter that has registers, or has a set until it has too many items for one.
+-- Adds items to an adaptive or HyperLogLog counter, and converts a set into registers if it gets too large.
 --
--- KEYS  the counter
--- ARGV  up to how many items it stays a set ('' for one that never is, 0 for one that shall be none any
---       more), then the items
+-- - KEYS: the counter
+-- - ARGV: maximum number of items in a set ('' if the counter is never a set, 0 to force a conversion), then
+--   the items
 --
--- Returns how many items were new (of registers: how many raised one), and 1 while it is a set. A key of
--- another type fails at the first command that looks at it, before anything is written.
+-- Returns the number of new items (for registers: items that raise a register), and 1 if the counter is still
+-- a set. A key of an unrelated type fails at the command that reads it, i.e. before any write.
 
 local key, most = KEYS[1], tonumber(ARGV[1])
 
@@ -17,8 +17,8 @@ local function add(command)
   return new
 end
 
--- The registers of an empty HyperLogLog, dense, with a cached count that is marked as stale. Sparse ones would
--- take longer to fill than all the rest; and the key keeps its expiry, if it has one.
+-- Starts with the registers of an empty HyperLogLog in the dense encoding, where the cached count is marked
+-- as stale: filling sparse registers would dominate the conversion time. The key keeps the expiry, if any.
 local function convert()
   local items = redis.call('SMEMBERS', key)
   local empty = 'HYLL' .. string.rep('\0', 11) .. '\128' .. string.rep('\0', 12288)

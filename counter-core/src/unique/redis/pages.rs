@@ -1,4 +1,5 @@
-//! Pages of the counters of a namespace, and parts of their items, each from the server that has them.
+//! Pages of the counters in a namespace and parts of their items. Pages and parts are read from the
+//! responsible server.
 
 use fred::bytes::Bytes;
 
@@ -9,10 +10,10 @@ use crate::redis::{Prefix, args, converted, it_may_pass, retried, unavailable};
 use crate::unique::distinct::Contents;
 use crate::unique::store::{UniqueKey, UniqueKind, UniqueList, UniquePart};
 
-/// A cursor of a server, with the connection that it came by.
+/// A server cursor, together with the session in which it is valid.
 type Place = Option<(String, String)>;
 
-/// Lists one shard after the other by looking at all keys of its server: a bounded number at once.
+/// Lists the shards sequentially. This scans all keys of the server, a bounded number per call.
 pub(super) async fn list(store: &RedisUnique, cursor: Option<Vec<u8>>) -> Result<UniqueList, Error> {
     let (shards, (index, place)) = (store.client.shards(), shard_and_place(cursor));
     let Some(shard) = shards.iter().nth(index) else { return Ok(UniqueList::default()) };
@@ -25,12 +26,13 @@ pub(super) async fn list(store: &RedisUnique, cursor: Option<Vec<u8>>) -> Result
     Ok(UniqueList { counters: keys.iter().filter_map(|key| counter(store, shard, key)).collect(), next })
 }
 
-/// Returns some keys that may be counters, and where the others follow.
+/// Returns keys that might be counters, and the next position.
 async fn scan(store: &RedisUnique, prefix: &Prefix, place: &Place) -> Result<(Place, Vec<Bytes>), Error> {
     let server = store.client.server(&prefix.scratch).await?;
     let session = server.session();
     let scan = args([at(place, &session), "MATCH", &pattern(prefix), "COUNT", PAGE]);
-    // No server refuses a scan that has not the shard any longer, as it does a key.
+    // Unlike commands with a key, `SCAN` is not rejected by a server that lost the shard, so we also send a
+    // command with a key.
     let calls = vec![("SCAN", scan), ("TYPE", args([&*prefix.scratch]))];
     let answers = store.client.learn(server.call_each(&prefix.scratch, calls).await)?;
     let answer = answers.into_iter().next().ok_or_else(|| unavailable("keys are not scanned"))?;
@@ -72,8 +74,8 @@ async fn items(store: &RedisUnique, key: &str, cursor: Option<Vec<u8>>) -> Resul
     Ok(UniquePart { contents: Contents::Items(items.into_iter().map(Vec::from).collect()), next })
 }
 
-/// Returns the cursor, or the first where it is of another connection: what it said of another process of the server, or of
-/// another server, would leave something out.
+/// Returns the cursor, or the initial cursor if the session is different. A cursor from another server or
+/// process would skip entries.
 fn at<'a>(place: &'a Place, session: &str) -> &'a str {
     place.as_ref().filter(|(of, _)| of == session).map_or("0", |(_, at)| at)
 }
@@ -89,14 +91,14 @@ fn place(text: &str) -> Place {
     Some((session.to_owned(), at.to_owned()))
 }
 
-/// Returns the counter of a key; `None` where the key is none of this shard.
+/// Parses a key into a counter. Returns `None` if the key doesn't belong to this shard.
 fn counter(store: &RedisUnique, shard: Shard, key: &[u8]) -> Option<UniqueKey> {
     let key = str::from_utf8(key).ok()?;
     let counter = UniqueKey::parse(key.strip_prefix(&store.client.prefix(shard).to_string())?)?;
     (store.client.shards().of(&counter.name) == shard).then_some(counter)
 }
 
-/// Returns a pattern that all keys of unique counters match, and few others.
+/// Returns a pattern that matches all keys of unique counters, and not much else.
 fn pattern(prefix: &Prefix) -> String {
     let mut pattern = String::new();
     for c in prefix.to_string().chars() {

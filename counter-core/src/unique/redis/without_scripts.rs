@@ -1,7 +1,7 @@
-//! `include.lua` by transactions, for servers that refuse scripts.
+//! `include.lua` as a transaction, for servers that reject scripts.
 //!
-//! The result that the script would return is computed from what the key holds while it is watched. So
-//! nothing is done when another client changes the key, and the call begins anew.
+//! We watch the key and compute the result of the script from the current value. If the key is modified by a
+//! different client, the transaction has no effect and the call is retried.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use crate::redis::{Client, Command, Connection, Queue, Transaction};
 use crate::sketch::Sketch;
 use crate::unique::store::Included;
 
-/// The number of attempts. Every attempt that fails lost against one that succeeded, so a caller does not
-/// lose this often in a row.
+/// Maximum number of attempts. An attempt only fails because a different one succeeds, so this should never
+/// be reached.
 const ATTEMPTS: u32 = 1000;
 
 pub(super) async fn include(
@@ -46,7 +46,7 @@ async fn attempt(
         _ => of_registers(&watching, key, items).await,
     };
     let (included, command) = match read {
-        // Another client has turned the set into registers since its type was read.
+        // The set was converted into registers by another client since we read the type.
         Err(error) if is_of_another_type(&error) && most.is_some() && is_ours(&kind) => return Ok(None),
         read => read?,
     };
@@ -57,7 +57,7 @@ async fn attempt(
     }
 }
 
-/// Returns whether an adaptive counter may be of this type.
+/// Returns `true` if an adaptive counter can be of this type.
 fn is_ours(kind: &str) -> bool {
     ["none", "set", "string"].contains(&kind)
 }

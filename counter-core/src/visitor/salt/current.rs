@@ -1,4 +1,4 @@
-//! The key that requests are hashed under, for many threads that read it at once.
+//! The current hash key, optimized for concurrent reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::time::Timestamp;
 use crate::visitor::id::{PreparedKey, VisitorKey};
 
-/// The bounds of an epoch and its key, as a sequence lock: a reader writes nothing, not even that it reads,
-/// so no core waits for another. A version that is odd, or that changed during the read, tells that a writer
-/// was at work.
+/// The bounds and key of an epoch, as a sequence lock: readers do not write to memory, so that cores never
+/// wait for one another. If the version is odd, or if it changes during the read, there is a concurrent
+/// writer.
 #[derive(Default)]
 pub(super) struct Current {
     version: AtomicU64,
@@ -16,20 +16,20 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// Returns the key of the epoch of `at` and the end of that epoch, if it is this one and no write is
-    /// under way.
+    /// Returns the key and the end of the epoch. Returns `None` if `at` is in a different epoch, or if there
+    /// is a concurrent write.
     #[inline]
     pub(super) fn get(&self, at: Timestamp) -> Option<(VisitorKey, Timestamp)> {
         self.read(at, [2, 3]).map(|(words, end)| (VisitorKey::of_words(words), end))
     }
 
-    /// Returns what [`get`](Self::get) does, with the key prepared.
+    /// Like [`get`](Self::get), but returns a prepared key.
     #[inline]
     pub(super) fn prepared(&self, at: Timestamp) -> Option<(PreparedKey, Timestamp)> {
         self.read(at, [4, 5, 6, 7]).map(|(words, end)| (PreparedKey::of_words(words), end))
     }
 
-    /// Reads the words in these places, and the end of the epoch.
+    /// Reads the words at these indices, and the end of the epoch.
     #[inline(always)]
     fn read<const COUNT: usize>(
         &self,
@@ -39,24 +39,24 @@ impl Current {
         let version = self.version.load(Ordering::Acquire);
         let read = |place: usize| self.words[place].load(Ordering::Relaxed);
         let (start, end, mut words) = (read(0), read(1), [0; COUNT]);
-        // A loop, since `map` is a call where much is inlined around it.
+        // A loop because `map` would not be inlined here.
         for (word, place) in words.iter_mut().zip(places) {
             *word = read(place);
         }
-        // The values are read before the version is read again.
+        // The values must be read before the version is checked.
         fence(Ordering::Acquire);
         let whole =
             version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
         (whole && (start..end).contains(&at.as_unix())).then(|| (words, Timestamp::from_unix(end)))
     }
 
-    /// Sets the key of an epoch, given in Unix seconds. Calls must not overlap.
+    /// Sets the key for an epoch, given in Unix seconds. Must not be called concurrently.
     pub(super) fn set(&self, epoch: Range<u64>, key: VisitorKey) {
         let [low, high] = key.words();
         let [a, b, c, d] = PreparedKey::of(key).words();
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // A reader that sees one of the following words sees the odd version.
+        // If a reader sees any of the following writes, it will also see the odd version.
         fence(Ordering::Release);
         for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high, a, b, c, d]) {
             place.store(word, Ordering::Relaxed);
@@ -99,7 +99,7 @@ mod tests {
         let whole = keys.map(|key| name((key, Timestamp::MIN)));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Once in any case: it may begin when the reader has ended.
+                // Runs at least once, because it might start after the reader is done.
                 loop {
                     current.set(DAY, keys[0]);
                     current.set(DAY, keys[1]);

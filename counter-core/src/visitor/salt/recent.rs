@@ -1,4 +1,4 @@
-//! The registers of recent visitors: to hash one takes four times as long as to find it here.
+//! A register cache for recent visitors, because a lookup is four times faster than hashing.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -9,17 +9,17 @@ use foldhash::quality::RandomState;
 use crate::sketch::Register;
 use crate::visitor::id::{PREPARED, PreparedKey};
 
-/// A cache of registers by a hash of the visitor and the key of the epoch. It keeps nothing else of a visitor. The hash is a fast
-/// one that secures nothing, so what is here is forgotten with its key.
+/// Caches registers by a hash of the visitor and the epoch key. No other visitor data is stored. The hash is
+/// fast but not secure, so the cache must be cleared when a key is dropped.
 ///
-/// A wrong register would take two visitors with the same 58 bits of a hash.
+/// A wrong register is only returned if two visitors share 58 bits of the hash.
 #[derive(Default)]
 pub(super) struct Recent {
     hasher: RandomState,
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// The number of places: 128 KB.
+/// The number of cache slots, using 128 KB.
 const PLACES: usize = 1 << PLACE_BITS;
 
 const PLACE_BITS: u32 = 14;
@@ -29,7 +29,7 @@ const RANK_BITS: u32 = 6;
 const REGISTER_BITS: u32 = INDEX_BITS + RANK_BITS;
 
 impl Recent {
-    /// Returns the register of a visitor under a key.
+    /// Returns the register for a visitor under a key.
     #[inline(always)]
     pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
         let hash = self.hash(key, part);
@@ -37,14 +37,15 @@ impl Recent {
         #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
         let place = &places[(hash >> (u64::BITS - PLACE_BITS)) as usize % PLACES];
         let entry = place.load(Ordering::Relaxed);
-        // What is left is the register, which is below that.
+        // If the hash matches, only the register bits remain.
         match unpacked(entry ^ hash << REGISTER_BITS) {
             Some(register) => register,
             None => look(place, hash, key, part),
         }
     }
 
-    /// Forgets all visitors: a key was dropped, and what was found by it should not outlive it.
+    /// Clears the cache. This must be called when a key is dropped, because the cached registers should not
+    /// outlive the key.
     pub(super) fn forget(&self) {
         self.places.get().into_iter().flatten().for_each(|place| place.store(0, Ordering::Relaxed));
     }
@@ -58,7 +59,7 @@ impl Recent {
     #[inline(always)]
     fn hash(&self, key: PreparedKey, part: &[u8; PREPARED]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        // One word is enough to tell the keys of epochs apart.
+        // A single word is sufficient to distinguish the epoch keys.
         hasher.write_u64(key.words()[0]);
         let [low, middle, high, ..] = part.as_chunks::<8>().0 else { unreachable!("three words") };
         for word in [low, middle, high] {
@@ -79,7 +80,7 @@ fn packed(Register { index, rank }: Register) -> u64 {
     u64::from(index) << RANK_BITS | u64::from(rank)
 }
 
-/// Returns the register if there is nothing above it; its rank is never 0.
+/// Returns the register if the bits above it are zero. The rank is never 0.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
 fn unpacked(entry: u64) -> Option<Register> {
@@ -97,7 +98,7 @@ mod tests {
         let (recent, mut part) = (Recent::default(), [0; PREPARED]);
         let keys = [1, 2].map(|n| VisitorKey::new([n; 16]));
         for n in (0..40_000_u64).chain(0..100).chain(0..100) {
-            // Any of the words may differ alone.
+            // Vary the words individually.
             let place = usize::try_from(n % 3).expect("small") * 8;
             part[place..place + 8].copy_from_slice(&n.to_le_bytes());
             for key in keys {
@@ -111,7 +112,7 @@ mod tests {
     fn what_was_made_is_found_under_its_key_alone() {
         let (recent, part) = (Recent::default(), [7; PREPARED]);
         let [one, other] = [1, 2].map(|n| PreparedKey::of(VisitorKey::new([n; 16])));
-        // The first asks for the places.
+        // The first call only allocates the cache.
         _ = recent.register(one, &part);
         let register = recent.register(one, &part);
         let places = recent.places.get().expect("asked for");

@@ -21,11 +21,12 @@ use crate::log::unwind::tell;
 use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
 use crate::visits::store::{Adds, Page, Values};
 
-/// Compares the two stores of an [`Archive`] bucket by bucket, and repairs one of them on request.
+/// Compares the two stores of an [`Archive`] bucket by bucket, and optionally repairs one of the stores.
 ///
-/// It compares buckets that both stores should have: those that were copied and are within the retention of the near store. If
-/// the far store lacks hits of the near one, they arrived late; the audit copies them and does not report a difference. If the
-/// near store lacks hits of the far one, it has lost data, which a repair restores.
+/// Only buckets that should be in both stores are compared, i.e. copied buckets within the retention of the
+/// near store. If hits are missing in the far store, they arrived late; the audit will copy these hits, and
+/// doesn't report a difference. If hits are missing in the near store, it lost data, which can be restored by
+/// a repair.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -48,12 +49,12 @@ use crate::visits::store::{Adds, Page, Values};
 /// let found = archive.auditor(counters.stats().grid()).audit(Timestamp::now(), None).await?;
 /// assert_eq!((found.compared, found.differing), (2, 0));
 ///
-/// // The near store was lost, and a new one is in its place.
+/// // The near store is lost, and replaced by a new store.
 /// let archive = Archive::new(MemoryStore::new(), far);
 /// let mut auditor = archive.auditor(counters.stats().grid());
 /// let found = auditor.audit(Timestamp::now(), None).await?;
 /// assert_eq!((found.differing, found.differences[0].near, found.differences[0].far), (2, 0, 1));
-/// auditor.audit(Timestamp::now(), Some(Side::Far)).await?; // is right
+/// auditor.audit(Timestamp::now(), Some(Side::Far)).await?; // repairs the near store
 /// assert_eq!(auditor.audit(Timestamp::now(), None).await?.differing, 0);
 /// # Ok(())
 /// # }
@@ -63,7 +64,7 @@ pub struct Auditor {
     archive: Archive,
     listed: Listed,
     interval: Duration,
-    /// The time of the far store's clock when the audit started.
+    /// Start time of the audit, by the far store clock.
     began: Timestamp,
 }
 
@@ -80,48 +81,48 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// The time at which it started, by the clock of the process.
+    /// Start time, by the clock of this process.
     pub at: Timestamp,
-    /// The number of values in at least one of the stores.
+    /// Number of values in at least one of the stores.
     pub compared: u64,
-    /// The number of values that arrived late in the near store and were copied.
+    /// Number of copied values that arrived late in the near store.
     pub late: u64,
-    /// The number of values that are smaller in the near store.
+    /// Number of values that are smaller in the near store.
     pub differing: u64,
-    /// The first 1,000 of these differences, as they were before a repair.
+    /// Up to 1,000 of these differences, showing the values before a repair.
     pub differences: Vec<Difference>,
-    /// Entries that cannot be read in one of the stores and were not compared.
+    /// Entries that could not be compared, because they are unreadable in one of the stores.
     pub unreadable: u64,
-    /// Values that a repaired store refused.
+    /// Values rejected by a repaired store.
     pub refused: u64,
-    /// The side that the repair used as the correct one.
+    /// The side that was used as the source of the repair.
     pub repaired_from: Option<Side>,
 }
 
-/// A value that is smaller in the near store than in the far one.
+/// A value that is smaller in the near store than in the far store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The kind of the value.
+    /// The kind of value.
     pub values: Values,
     /// The counter.
     pub counter: CounterName,
     /// The bucket.
     pub bucket: Bucket,
-    /// The count in the near store, the estimate of its visitors, or the sum of its bins.
+    /// The count, the visitor estimate, or the sum of all bins in the near store.
     pub near: u64,
-    /// The count, estimate or sum in the far store. Estimates and sums may be equal although the visitors or bins differ.
+    /// The same for the far store. Estimates and sums might be equal though the visitors or bins are not.
     pub far: u64,
 }
 
-/// The maximum number of listed differences.
+/// Maximum number of differences to list.
 const NAMED: usize = 1000;
-/// The number of buckets that are compared together for a page of counters, which a database looks up one by one.
+/// Number of buckets to compare at a time for a page of counters. A database needs a lookup for every bucket.
 const BUCKETS: usize = 20;
-/// The number of buckets that are skipped because they are about to leave the near store.
+/// Number of buckets to skip because they are about to leave the near store.
 const LEAVING: u64 = 2;
 
-/// A counter by its index on a page, and the start of a bucket.
+/// A counter, as an index into a page, and a bucket start.
 type Place = (usize, Timestamp);
 
 impl Auditor {
@@ -130,30 +131,32 @@ impl Auditor {
         Self { archive, listed, interval: Duration::from_secs(3600), began: Timestamp::MIN }
     }
 
-    /// Sets the interval between two audits. Default: an hour.
+    /// Sets the interval between audits. Default: an hour.
     #[must_use]
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Audits both stores. If a side is given as the correct one, repairs the other side from it.
+    /// Audits both stores. If `source` is set, the other side is repaired from it.
     ///
-    /// If the near side is correct, its values replace those of the far side, even if they are smaller. If the far side is
-    /// correct, missing hits are added to the near side, so hits that arrive during the repair are not lost. A lifetime is
-    /// raised if it is less than that of the far store, or less than the sum of the coarsest buckets of both. Concurrent
-    /// repairs add nothing twice.
+    /// When repairing from the near side, the values replace those in the far store, even if they are
+    /// smaller. When repairing from the far side, missing hits are added to the near store, so hits that
+    /// arrive during the repair are not lost. A lifetime is increased if it is lower than in the far store,
+    /// or lower than the sum of the coarsest buckets in both stores. Concurrent repairs can't add the same
+    /// hits more than once.
     ///
-    /// If the position of a [source](crate::source) was lost with the data, its log is read again. Let its readers reach the end
-    /// of the log before a repair from the far side; otherwise its hits count twice.
+    /// If the position of a [source](crate::source) was also lost, the log will be reread. In this case, you
+    /// should wait until the readers reach the end of the log before a repair from the far side. Otherwise,
+    /// these hits will be double-counted.
     ///
-    /// [`Archive::last_audit`] returns the result as well.
+    /// The result is also available from [`Archive::last_audit`].
     ///
     /// # Errors
-    /// Fails if one of the stores fails. Values that were already repaired stay repaired.
+    /// Fails if one of the stores fails. Repairs that are already done stay in effect.
     ///
     /// # Cancel safety
-    /// If you drop the future, the next audit does the rest.
+    /// If you drop the future, the next audit will do the rest.
     pub async fn audit(&mut self, now: Timestamp, right: Option<Side>) -> Result<Audit, Error> {
         let mut audit = Audit {
             at: now,
@@ -174,13 +177,13 @@ impl Auditor {
         Ok(audit)
     }
 
-    /// Audits both stores at every interval until `shutdown` completes, without repairs.
+    /// Audits both stores at the configured interval until `shutdown` completes. Doesn't repair anything.
     ///
-    /// Differences are logged, and shown in the [health](crate::visits::ArchiveHealth). Errors do not end the loop; it logs when
-    /// failures start and when they end.
+    /// Differences are logged, and reported by the [health](crate::visits::ArchiveHealth). An error does not
+    /// stop the loop; the start and the end of a failure are logged.
     ///
     /// # Cancel safety
-    /// As with [`audit`](Self::audit).
+    /// Same as for [`audit`](Self::audit).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         until(shutdown, self.audit_for_ever()).await;
     }
@@ -218,7 +221,7 @@ impl Auditor {
                 let some = &starts[..at_once.min(starts.len())];
                 let compared = self.compare_page(values, kept, &page.counters, some, right, audit).await?;
                 starts = &starts[compared..];
-                // Sketches and bins may be too large for this number of buckets.
+                // Sketches and bins might be too large to read this number of buckets.
                 at_once = (2 * compared).min(BUCKETS);
             }
             next = page.next;
@@ -226,13 +229,14 @@ impl Auditor {
         Ok(())
     }
 
-    /// Returns the first bucket that the near store will not remove soon, by the later of two clocks.
+    /// Returns the first bucket that will stay in the near store for now, according to the later of two
+    /// clocks.
     fn first(&self, kept: Retention) -> Timestamp {
         let now = Timestamp::now().max(self.began);
         kept.oldest(now).plus(LEAVING * u64::from(kept.precision.as_seconds()))
     }
 
-    /// Compares some of the first buckets; returns their number.
+    /// Compares a number of buckets from the start of the list, and returns that number.
     async fn compare_page(
         &self,
         values: Values,
@@ -244,7 +248,7 @@ impl Auditor {
     ) -> Result<usize, Error> {
         let (mut found, compared) = self.read(values, kept, counters, starts).await?;
         let starts = &starts[..compared];
-        // A counter may have been forgotten between the two reads, which another read reveals.
+        // If a counter was forgotten in between, the values might differ, so we need to reread them.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
         let again: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
         if !again.is_empty() {
@@ -288,7 +292,7 @@ impl Auditor {
         Ok(compared)
     }
 
-    /// Adds the missing hits of these counters to the near store; returns the number of refused values.
+    /// Adds the missing hits of these counters to the near store. Returns the number of rejected values.
     async fn repair_near(
         &self,
         values: Values,
@@ -309,8 +313,8 @@ impl Auditor {
         Ok(refused)
     }
 
-    /// Reads some of the first buckets from both stores; returns the values by counter, and the number of buckets. Reads the far
-    /// store first, because the near one can only grow in between.
+    /// Reads a number of buckets from both stores. Returns the values by counter, and the number of buckets.
+    /// The far store is read first, because the near store can only grow in between.
     async fn read(
         &self,
         values: Values,
@@ -321,14 +325,14 @@ impl Auditor {
         let far = Reading::of(&*self.archive.far, values, kept.precision, counters, starts).await?;
         let starts = &starts[..far.buckets];
         let near = Reading::of(&*self.archive.near, values, kept.precision, counters, starts).await?;
-        // Buckets that have started to leave the near store are not a difference.
+        // It is not a difference if a bucket is just about to leave the near store.
         let first = self.first(kept);
         let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
         let of_both = near.counters.into_iter().zip(far.counters);
         Ok((of_both.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
     }
 
-    /// Copies values of the near store to the far one.
+    /// Copies values from the near store to the far store.
     async fn put(
         &self,
         values: Values,
@@ -354,7 +358,7 @@ impl Auditor {
             }
         }
         if values == Values::Counts && !replaces {
-            // Late hits have increased them.
+            // Late hits also increase the lifetimes.
             let lifetimes = self.archive.near.lifetimes(&page.counters).await?;
             page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
         }

@@ -1,4 +1,4 @@
-//! The relation of an archive to its near store, which the far store keeps.
+//! The binding of a far store to a near store, as recorded in the far store.
 
 use std::time::Duration;
 
@@ -9,29 +9,31 @@ use crate::error::{Error, ErrorKind};
 use crate::visits::store::identity::{Seen, StoreRecord};
 use crate::visits::store::{Store, identity};
 
-/// Result of comparing the near store with the one that the far store was copied from.
+/// Result of comparing the near store with the store that the far store was copied from.
 #[derive(Clone, Debug)]
 pub(super) enum Binding {
-    /// The far store is the archive of the near one.
+    /// The far store is the archive of the near store.
     Own,
-    /// It is not; with the reason, and the time at which that was found out.
+    /// The far store belongs to another store. Contains the reason, and the time of the check.
     Foreign(String, Instant),
 }
 
-/// The time after which a far store that was refused is compared again.
+/// Time to wait before rechecking a rejected far store.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Archive {
-    /// Checks that the far store is the archive of this near store, and notes in it that it is.
+    /// Checks that the far store is the archive of this near store, and binds the far store to it.
     ///
-    /// A far store belongs to the near store that was first copied into it. It is refused if it is the near store itself, and
-    /// if its near store is of another kind or namespace, or was in use when this one existed already, unless this one
-    /// has the counts of that one by a [restore](crate::dump). A near store that lost all of its data keeps its archive.
-    /// Readers, copiers and audits check this by themselves; call it to refuse a wrong configuration at the start.
+    /// A far store belongs to the near store from which it was first copied. It is rejected if it is the near
+    /// store itself, or if the original near store has a different kind or namespace. It is also rejected if
+    /// the original near store was still in use when this near store already existed, unless the counts were
+    /// [restored](crate::dump) into this store. If a near store loses all data, the archive can still be
+    /// used. You can call this at startup to detect a wrong configuration; readers, copiers and audits also
+    /// check it.
     ///
     /// # Errors
-    /// Fails with [`ErrorKind::Refused`] if the far store belongs to another near store, and with other errors if one of
-    /// the two stores does not answer.
+    /// Fails with [`ErrorKind::Refused`] if the far store belongs to another near store, and with other
+    /// errors if one of the two stores is unavailable.
     pub async fn check(&self) -> Result<(), Error> {
         let Some((near, at)) = identity::read(&*self.near).await? else { return Ok(()) };
         let (kind, mut refused) = (self.near.kind(), None);
@@ -51,7 +53,8 @@ impl Archive {
         refused.map_or(Ok(()), |reason| Err(refusal(reason)))
     }
 
-    /// Checks once, and again after a minute if the far store was refused: see [`check`](Self::check).
+    /// Like [`check`](Self::check), but caches the result: forever on success, or for a minute if the far
+    /// store was rejected.
     pub(super) async fn check_once(&self) -> Result<(), Error> {
         let binding = self.state().binding.clone();
         match binding {
@@ -61,7 +64,7 @@ impl Archive {
         }
     }
 
-    /// Returns whether the far store was refused.
+    /// Returns `true` if the far store was rejected.
     pub(super) fn is_foreign(&self) -> bool {
         matches!(self.state().binding, Some(Binding::Foreign(..)))
     }

@@ -1,4 +1,5 @@
-//! Implements the store of an archive: which reads use both stores, and which calls go to which store.
+//! Implements the store traits for an archive: decides whether a call goes to the near store, the far store,
+//! or both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -72,13 +73,15 @@ impl Write for Archive {
 
     fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
         Box::pin(async move {
-            // The near store first, so that copies read before have an older time than the far store records.
+            // The near store must come first, so that copies that were read earlier are older than the time
+            // recorded by the far store.
             self.near.forget(counter, grid, now).await?;
             if self.check_once().await.is_err() && self.is_foreign() {
                 return Ok(());
             }
             self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
-            // A repair may have read the far store before. Refuses its batches, and removes what it has added.
+            // A repair may have read the far store before this. We need to invalidate the batches, and remove
+            // the hits that it already added.
             restore::refuse_others(self, self.shards().of(counter)).await?;
             self.near.forget(counter, grid, now).await
         })
@@ -155,7 +158,8 @@ impl Read for Archive {
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let (near, far) = (self.near.lifetimes(counters), self.far.lifetimes(counters));
-            // The values of the far store date from the last copy, and matter only after the near store lost data.
+            // The values in the far store are from the most recent copy. They only matter if the near store
+            // lost data.
             let (near, far) = self.both(true, near, far).await?;
             let Some(far) = far else { return Ok(near) };
             let greater = |(near, far): (Result<u64, _>, Result<u64, _>)| match (near, far) {
@@ -203,12 +207,13 @@ impl Read for Archive {
                 (_, Err(unreadable)) => Err(unreadable),
             };
             let unions = |(near, far): (Vec<_>, Vec<_>)| near.into_iter().zip(far).map(union).collect();
-            // Keeps those that both stores answered.
+            // Truncates the result to the buckets that both stores returned.
             Ok(near.into_iter().zip(far).map(unions).collect())
         })
     }
 
-    /// Uses the counts of the near store if it has all buckets; otherwise merges the sketches of both.
+    /// Uses the counts from the near store if it has all buckets of a range; otherwise merges the sketches
+    /// from both stores.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -286,7 +291,8 @@ impl Read for Archive {
     ) -> Answer<'a, KnownReading> {
         Box::pin(async move {
             let near = self.near.known_since(precisions, from, limit, since);
-            // Only precisions that it keeps, so that a list of minutes does not contain names of past years.
+            // Only include precisions kept in the far store, so that a list of minutes doesn't contain names
+            // from past years.
             let kept: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
             if kept.is_empty() {
                 return near.await;
@@ -309,7 +315,7 @@ impl Read for Archive {
         })
     }
 
-    /// Lists the counters of the far store after those of the first shard, because a counter may have left the near one.
+    /// Lists the far store with the first shard, because a counter may no longer be in the near store.
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
         const NEAR: &str = "near:";
         const FAR: &str = "far:";
@@ -358,7 +364,7 @@ impl Archive {
         self.kept_of(Values::Counts, precision).is_some()
     }
 
-    /// Returns the buckets whose visitors the far store keeps.
+    /// Returns the buckets for which the far store keeps visitors.
     fn buckets_kept(&self, buckets: &[Bucket]) -> Vec<Bucket> {
         let is_kept = |bucket: &Bucket| self.kept_of(Values::Visitors, bucket.precision).is_some();
         buckets.iter().copied().filter(is_kept).collect()
@@ -369,7 +375,7 @@ impl Archive {
     }
 }
 
-/// Returns the greater count of each bucket.
+/// Merges two readings, using the greater count for each bucket.
 fn merged(near: Reading, far: Reading) -> Reading {
     let mut all: BTreeMap<_, _> =
         far.samples.into_iter().map(|sample| (sample.start, sample.count)).collect();
@@ -391,7 +397,7 @@ fn merged(near: Reading, far: Reading) -> Reading {
     }
 }
 
-/// Returns the greater count of each bin.
+/// Merges two readings, using the greater count for each bin.
 fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
     let mut all: BTreeMap<_, BTreeMap<_, _>> =
         far.buckets.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect();

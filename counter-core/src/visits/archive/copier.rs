@@ -14,10 +14,10 @@ use crate::log::unwind::{caught, tell};
 use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
 use crate::visits::store::{Page, Progress, Reading, Values};
 
-/// Copies closed buckets from the near store of an [`Archive`] to the far one.
+/// Copies closed buckets from the near store of an [`Archive`] to the far store.
 ///
-/// Each instance may run one. A lease in the far store selects the one that copies, to save work; copying is also correct
-/// without it.
+/// You can run a copier in every instance. To save work, only the instance that holds a lease in the far
+/// store will copy; copying is also correct without the lease.
 ///
 /// ```no_run
 /// use counter_core::archive::Archive;
@@ -49,25 +49,26 @@ pub struct Copier {
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Samples that were copied, including those that the far store already had.
+    /// Copied samples, including samples that the far store already has.
     pub samples: u64,
-    /// Sketches, in the same way.
+    /// Copied sketches, counted in the same way.
     pub sketches: u64,
-    /// Distributions of buckets, in the same way.
+    /// Copied distributions, counted in the same way.
     pub distributions: u64,
-    /// Entries of the near store that cannot be read and were skipped.
+    /// Entries of the near store being skipped, because they are unreadable.
     pub unreadable: u64,
 }
 
-/// The number of buckets of counts per page.
+/// Number of count buckets on a page.
 const BUCKETS: usize = 24;
-/// The number of closed buckets that are copied again with the following ones, to include late hits.
+/// Number of closed buckets to copy again with later buckets, in order to include late hits.
 const AGAIN: u64 = 2;
-/// The number of buckets before the end of retention that get their last copy, because sketches expire.
+/// Number of buckets before the end of the retention for which the final copy is made, because sketches
+/// expire.
 const LEAVING: u64 = 2;
-/// The duration of a lease, which is renewed after half of it.
+/// Lease duration. The lease is renewed at half of this time.
 const LEASE: Duration = Duration::from_secs(120);
-/// The time that a shutdown waits for the lease to be released.
+/// Time to wait on shutdown until the lease is released.
 const RELEASE: Duration = Duration::from_secs(2);
 
 impl Copier {
@@ -82,42 +83,42 @@ impl Copier {
         }
     }
 
-    /// Sets the interval between two passes. Default: 30 s.
+    /// Sets the interval between passes. Default: 30 s.
     #[must_use]
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Sets how long after its end a bucket counts as closed. Default: 2 minutes.
+    /// Sets the time from the end of a bucket until it counts as closed. Default: 2 minutes.
     ///
-    /// Later hits are copied as well, with one of the next buckets or when the bucket leaves the near store. Until then only the
-    /// near store has them.
+    /// Later hits will also be copied, either with one of the next buckets or when the bucket leaves the near
+    /// store. Until then, these hits are only in the near store.
     #[must_use]
     pub const fn lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
     }
 
-    /// Copies the buckets that are closed at `now`, or by the far store's clock if that is earlier. Without new buckets, it takes
-    /// a few short reads of the far store.
+    /// Copies the buckets that are closed at `now`, or by the far store clock if it is behind. If no new
+    /// bucket is closed, this only needs a few short reads of the far store.
     ///
     /// # Errors
-    /// Fails if one of the stores fails. The next pass continues with the remaining buckets.
+    /// Fails if one of the stores fails. The next pass will continue with the remaining buckets.
     ///
     /// # Cancel safety
-    /// If you drop the future, the next pass does the rest.
+    /// If you drop the future, the next pass will do the rest.
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         self.archive.check().await?;
         let far = &self.archive.far;
-        // Also if the call is dropped.
+        // Must be set first, in case the call is dropped.
         self.is_held = true;
         self.is_held = far.lease(self.holder, LEASE).await?;
         if !self.is_held {
             return Ok(copied);
         }
-        // The earlier of two clocks, because one that is ahead would consider open buckets closed.
+        // Use the earlier of the two clocks: a clock that is ahead would close buckets too early.
         let now = now.min(far.time().await?);
         let prolonged = Instant::now();
         let mut pass = Pass { copier: self, prolonged, is_incomplete: false, copied: &mut copied };
@@ -127,13 +128,14 @@ impl Copier {
         Ok(copied)
     }
 
-    /// Runs a pass at every interval until `shutdown` completes. Then releases its lease, within 2 s, so that another copier can
-    /// continue immediately.
+    /// Runs a pass at the configured interval until `shutdown` completes. Then releases the lease, within 2
+    /// s, to allow another copier to continue immediately.
     ///
-    /// Errors do not end the loop; it logs when failures start and when they end.
+    /// An error does not stop the loop; the start and the end of a failure are logged.
     ///
     /// # Cancel safety
-    /// As with [`copy_once`](Self::copy_once). If you drop the future, its lease ends after 2 minutes.
+    /// Same as for [`copy_once`](Self::copy_once). If you drop the future, the lease will expire in 2
+    /// minutes.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         until(shutdown, self.copy_for_ever()).await;
         self.release().await;
@@ -173,9 +175,9 @@ impl Copier {
 /// A pass of a copier.
 struct Pass<'a> {
     copier: &'a Copier,
-    /// The time when the lease was last renewed.
+    /// Time of the latest lease renewal.
     prolonged: Instant,
-    /// True if a list of counters could not be read.
+    /// True if a counter list can't be read.
     is_incomplete: bool,
     copied: &'a mut Copied,
 }
@@ -186,10 +188,10 @@ impl Pass<'_> {
         let (precision, at) = (kept.precision, now.minus(self.copier.lateness.as_secs()));
         let width = u64::from(precision.as_seconds());
         let (closed, oldest) = (precision.bucket(at).start, kept.oldest(at));
-        // As far back as the near store may have kept buckets.
+        // The earliest bucket that the near store could have.
         let first = oldest.minus(width * u64::from(kept.samples.get()));
         let far = &self.copier.archive.far;
-        // A later position was written by a clock that was ahead.
+        // A later position was written by a clock that is ahead.
         let known = |progress: &Progress| {
             progress.copied <= closed.plus(width) && progress.settled <= oldest.plus(width)
         };
@@ -207,11 +209,11 @@ impl Pass<'_> {
         let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
             self.copy_buckets(values, kept, &starts).await?;
-            // Counters missing from lists stay in the near store until the lists can be read.
+            // If counters are missing in a list, they stay in the near store until the list can be read.
             if !self.is_incomplete {
                 let end = starts.last().map_or(oldest, |last| last.plus(width));
                 progress.settled = end.min(oldest).max(progress.settled);
-                // An interrupted pass continues here.
+                // If the pass is interrupted, the next pass will continue here.
                 far.advance(values, precision, progress).await?;
             }
         }
@@ -237,7 +239,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Returns whether the last copies lack counters of a list that still cannot be read.
+    /// Returns `true` if the most recent copy lacks counters from a list that still can't be read.
     async fn is_still_incomplete(&self, place: (Values, Precision)) -> Result<bool, Error> {
         let (archive, (values, precision)) = (&self.copier.archive, place);
         if !archive.state().incomplete.contains(&place) {
@@ -261,7 +263,7 @@ impl Pass<'_> {
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
             let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
-            // Skips entries that cannot be read.
+            // Unreadable entries are skipped.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
             match values {
@@ -358,7 +360,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Returns an empty page; `kept` is the retention in the far store.
+    /// Returns an empty page with the retention of the far store.
     fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
         let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
         Page::new(read, kept)
@@ -371,7 +373,7 @@ impl Pass<'_> {
         self.copier.archive.far.put(&page).await
     }
 
-    /// Renews the lease after half of its duration. Losing it is not an error.
+    /// Renews the lease at half of the duration. It is not an error to lose the lease.
     async fn prolong(&mut self) -> Result<(), Error> {
         if self.prolonged.elapsed() > LEASE / 2 {
             self.prolonged = Instant::now();
@@ -381,7 +383,7 @@ impl Pass<'_> {
     }
 }
 
-/// Returns the buckets that start in a range, in order, in chunks that are copied together.
+/// Returns the buckets that start in a range, in order, in chunks that should be copied together.
 fn chunks(precision: Precision, range: Range<Timestamp>) -> impl Iterator<Item = Vec<Timestamp>> {
     let mut starts = precision.starts(range);
     std::iter::from_fn(move || {

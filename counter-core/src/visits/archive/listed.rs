@@ -7,31 +7,32 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::store::{Store, Unreadable, Values};
 
-/// The number of counters per page: their sketches of one bucket have up to 8 MB.
+/// Number of counters on a page. The sketches of a bucket take up to 8 MB.
 pub(super) const PAGE: usize = 500;
 
-/// Precisions that are copied and compared.
+/// The precisions to copy and compare.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// The retention in the near store of precisions that the far one keeps as well.
+    /// Retention in the near store, for precisions that are also kept in the far store.
     pub(super) kept: Vec<(Values, Retention)>,
-    /// The precisions under which the near store lists its counters.
+    /// The precisions for which the near store lists counters.
     counts: Vec<Precision>,
 }
 
-/// A part of a list of counters.
+/// A page of a counter list.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) counters: Vec<CounterName>,
-    /// The start of the next page; `None` after the last.
+    /// Start of the next page; `None` at the end.
     pub(super) next: Option<String>,
-    /// Entries in the list that cannot be read.
+    /// Number of unreadable entries in the list.
     pub(super) unreadable: u64,
-    /// True if counters are missing because a list cannot be read.
+    /// True if counters are missing because a list can't be read.
     pub(super) is_incomplete: bool,
 }
 
-/// Reads the visitors of these counters in some of the first buckets; leaves the remaining buckets.
+/// Reads the visitors of these counters for a number of buckets, and advances `starts` to the remaining
+/// buckets.
 pub(super) async fn sketches(
     store: &dyn Store,
     counters: &[CounterName],
@@ -58,7 +59,7 @@ impl Listed {
         }
     }
 
-    /// Lists the counters of a store, from a name, that may have such values since a time.
+    /// Lists the counters of a store that might have values of this kind since a time, starting at a name.
     pub(super) async fn counters(
         &self,
         store: &dyn Store,
@@ -69,14 +70,14 @@ impl Listed {
     ) -> Result<Counters, Error> {
         let precisions = match values {
             Values::Counts => std::slice::from_ref(&precision),
-            // Their counts may have other precisions only.
+            // The counts of these counters may only have other precisions.
             Values::Visitors | Values::Distributions => &self.counts,
         };
         let known = store.known_since(precisions, from, PAGE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
         let is_last = names.len() < PAGE;
         let counters: Vec<_> = names.into_iter().take(PAGE).collect();
-        // No name contains this character, so there is no name in between.
+        // Names can't contain this character, so this is the next possible text.
         let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
         let unreadable = known.unreadable.len() as u64;
         Ok(Counters { counters, next, unreadable, is_incomplete: known.is_incomplete })

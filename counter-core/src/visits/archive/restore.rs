@@ -1,4 +1,4 @@
-//! Repairs the near store by adding lost values from the far one.
+//! Repairs the near store by adding lost values from the far store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,23 @@ use crate::visits::store::{
     Values, VisitorCell, count_of,
 };
 
-/// The time for which the near store keeps the number of the last repair.
+/// Time for which the near store keeps the number of the latest repair.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// The number of sketches per batch: up to 800 KB.
+/// Number of sketches in a batch: up to 800 KB.
 const SKETCHES: usize = 64;
-/// The number of counters whose buckets are summed together. Each may have ten years of days.
+/// Number of counters to sum at a time. A counter can have ten years of days.
 const SUMMED_COUNTERS: usize = 50;
-/// The maximum number of reads to get a consistent one, without hits in between. After that, a lifetime may lack hits that were
-/// counted in between, but never has too many.
+/// Maximum number of reads to get a consistent result. If hits keep arriving in between, a lifetime might
+/// lack some of these hits, but will never be too high.
 const STABLE_ATTEMPTS: usize = 20;
-/// The maximum number of attempts during concurrent repairs.
+/// Maximum number of attempts if there are concurrent repairs.
 const ATTEMPTS: u32 = 100;
 
-/// Adds to the near store the values that it lacks compared with the far one.
+/// Adds values to the near store that are missing compared to the far store.
 ///
-/// The missing amounts are read before they are added, and another repair must not add them in between. So each batch advances
-/// the position of a source, and is applied only if no other batch was applied since that position was read.
+/// We read the missing amounts before adding them, so another repair must not add them in between. To ensure
+/// this, a batch advances the position of a source, and will be applied only if the position is still the
+/// same.
 pub(super) async fn restore(
     archive: &Archive,
     values: Values,
@@ -57,7 +58,7 @@ pub(super) async fn restore(
     Ok(refused)
 }
 
-/// Advances the position of a shard, so that concurrent repairs are refused.
+/// Advances the position of a shard, so that concurrent repairs will be rejected.
 pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(), Error> {
     let grid = Arc::default();
     for _ in 0..ATTEMPTS {
@@ -71,7 +72,7 @@ pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(),
 }
 
 async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u64, Error> {
-    // A source never reaches this position, so the shard answers with its own.
+    // We use a position that a source can never reach, so the shard will reply with the actual position.
     let nowhere = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
     match archive.near.apply(&empty(shard, grid, nowhere)).await? {
         ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
@@ -79,7 +80,7 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
     }
 }
 
-/// A repair of some counters of one shard.
+/// A repair of counters on a single shard.
 struct Repair<'a> {
     archive: &'a Archive,
     values: Values,
@@ -92,7 +93,7 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// Returns the number of refused values.
+    /// Runs the repair, and returns the number of rejected values.
     async fn run(&self) -> Result<u64, Error> {
         let (mut refused, mut backoff) = (0, Backoff::new());
         for _ in 0..ATTEMPTS {
@@ -104,7 +105,7 @@ impl Repair<'_> {
         Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same at the same time"))
     }
 
-    /// Returns whether no other repair interfered.
+    /// Returns `false` if another repair interfered.
     async fn attempt(&self, refused: &mut u64) -> Result<bool, Error> {
         let mut at = position(self.archive, self.shard, self.grid).await?;
         for mut batch in self.missing().await? {
@@ -159,7 +160,7 @@ impl Repair<'_> {
         let near = self.archive.near.samples(self.counters, precision, range, u32::MAX).await?;
         let mut cells = Vec::new();
         for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-            // Values that cannot be read are not repaired.
+            // Unreadable values can't be repaired.
             let (Ok(near), Ok(far)) = (near, far) else { continue };
             let unknown = near.unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default();
             for Sample { start, count } in far.samples {
@@ -175,7 +176,7 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    /// Compares lifetimes with those of the far store, and with the sums of the buckets of both stores.
+    /// Compares lifetimes with those in the far store, and with the bucket sums across both stores.
     async fn missing_lifetimes(&self) -> Result<Vec<Cell>, Error> {
         let Archive { near, .. } = self.archive;
         let mut cells = Vec::new();
@@ -184,7 +185,7 @@ impl Repair<'_> {
             let (mut sums, mut greatest) = (Vec::new(), Vec::new());
             for _ in 0..STABLE_ATTEMPTS {
                 (sums, greatest) = (self.sums(counters).await?, self.archive.lifetimes(counters).await?);
-                // Read last, so that new hits are not mistaken for missing ones.
+                // These must be read last, so that new hits are not mistaken for missing hits.
                 let again = near.lifetimes(counters).await?;
                 if std::mem::replace(&mut lifetimes, again) == lifetimes {
                     break;
@@ -192,7 +193,7 @@ impl Repair<'_> {
             }
             let found = lifetimes.into_iter().zip(sums).zip(greatest);
             for (counter, ((lifetime, sum), greatest)) in counters.iter().zip(found) {
-                // Values that cannot be read are not repaired.
+                // Unreadable values can't be repaired.
                 let (Ok(lifetime), Ok(greatest)) = (lifetime, greatest) else { continue };
                 let count = sum.max(greatest).saturating_sub(lifetime);
                 if count > 0 {
@@ -204,7 +205,7 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    /// Returns the hits of each of these counters in all buckets of both stores.
+    /// Returns the sum of the hits in all buckets of both stores, by counter.
     async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
         let precision = self.kept.precision;
         let kept = self.archive.kept_of(self.values, precision).unwrap_or(self.kept);
@@ -225,7 +226,8 @@ impl Repair<'_> {
             let read = sketches(&*self.archive.far, self.counters, precision, &mut starts).await?;
             for (start, sketches) in read {
                 for (counter, sketch) in self.counters.iter().zip(sketches) {
-                    // A union, so visitors that the near store has do not count twice.
+                    // The store merges sketches, so visitors that are already in the near store can't be
+                    // double-counted.
                     if let Ok(raised) = sketch
                         && !raised.is_empty()
                     {
@@ -245,7 +247,7 @@ impl Repair<'_> {
             let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;
             let near = self.archive.near.bins(self.counters, precision, range).await?;
             for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-                // Values that cannot be read are not repaired.
+                // Unreadable values can't be repaired.
                 if near.unreadable.is_some() || far.unreadable.is_some() {
                     continue;
                 }
@@ -276,14 +278,15 @@ fn fence(after: u64, sequence: u64) -> Fence {
     Fence { writer: writer(), kind: FenceKind::Source { life: Some(LIFE) }, sequence, after }
 }
 
-/// Returns a unique number for a repair. If two repairs used the same one, a store would treat the second batch as a duplicate.
+/// Returns a random step for the position. If two repairs used the same position, the store would ignore the
+/// second batch as a duplicate.
 fn step() -> u64 {
     let mut random = [0; 4];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     u64::from(u32::from_le_bytes(random)) + 1
 }
 
-/// The source that all repairs of a store share.
+/// Returns the writer id of the source shared by all repairs of a store.
 fn writer() -> WriterId {
     SourceName::new("access counter: repair from the archive").expect("a name").writer()
 }

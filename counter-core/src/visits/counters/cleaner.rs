@@ -9,19 +9,19 @@ use crate::log::unwind::tell;
 use crate::time::{Precisions, Timestamp};
 use crate::visits::store::{Cleaned, Store};
 
-/// Keeps the store small: removes samples that left retention, and counters that have no samples left. The lifetime totals
-/// of counters stay, but for those of [values of labels](crate::visits::LabelValues), which come from outside.
+/// Limits the size of the store: removes samples past retention, and counters that don't have any samples
+/// left. Counter lifetimes are retained, except for [label values](crate::visits::LabelValues), because these
+/// come from outside.
 ///
-/// Every instance may run a cleaner; several at once do no harm. The store knows when the oldest sample of
-/// each counter leaves retention, so a pass only looks at counters that have something to remove: a counter
-/// of day buckets is looked at once a day. Counters that other programs wrote are found by a walk over the
-/// known counters, once an hour.
+/// Any number of instances can run a cleaner at the same time. The store tracks when the oldest sample of a
+/// counter expires, so a pass only needs to check counters with expired samples, e.g. counters with day
+/// buckets once a day. Counters written by other programs are found by an hourly scan of the known counters.
 #[derive(Debug)]
 pub struct Cleaner {
     store: Arc<dyn Store>,
     kept: Precisions,
     interval: Duration,
-    /// The time of the next walk, by shard.
+    /// Time of the next scan, by shard.
     next_walk: Vec<Timestamp>,
 }
 
@@ -33,15 +33,15 @@ impl Cleaner {
         Self { store, kept, interval, next_walk }
     }
 
-    /// Makes one pass: removes everything that has left retention at `now`, or by the store's own clock if
-    /// that is earlier, so that an instance whose clock is ahead takes nothing from the others.
+    /// Runs a single pass: removes everything past retention at `now`, or by the store clock if it is behind,
+    /// so that an instance with a clock that is ahead can't remove data too early.
     ///
     /// # Errors
-    /// Fails when a shard of the store fails; the other shards are cleaned all the same. What was removed
-    /// stays removed, and the next pass does the rest.
+    /// Fails if a shard fails, but this doesn't affect the cleaning of other shards. The next pass will do
+    /// the rest.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the rest to the next pass.
+    /// If you drop the future, the next pass will do the rest.
     pub async fn clean_once(&mut self, now: Timestamp) -> Result<Cleaned, Error> {
         let mut all = Cleaned::default();
         let mut failed = None;
@@ -54,9 +54,9 @@ impl Cleaner {
     }
 
     async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
-        // A walk that fails is repeated at the next pass, and does not stop the cleaning.
+        // If the scan fails, the next pass will retry it. This should not stop the cleaning.
         let next = self.next_walk[shard.index()];
-        // A time further away than the interval was set while the clock was ahead.
+        // If the time is more than an interval away, it was set when the clock was ahead.
         let walked = match now >= next || next > now.plus(WALK_SECONDS) {
             true => self.walk(shard, now).await,
             false => Ok(()),
@@ -82,12 +82,12 @@ impl Cleaner {
         }
     }
 
-    /// Makes a pass at every interval until `shutdown` completes.
+    /// Runs a pass at the configured interval until `shutdown` completes.
     ///
-    /// An error does not end the loop; it is logged when failures begin and again when they end.
+    /// An error does not stop the loop; the start and the end of a failure are logged.
     ///
     /// # Cancel safety
-    /// As with [`clean_once`](Self::clean_once).
+    /// Same as for [`clean_once`](Self::clean_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         until(shutdown, self.clean_for_ever()).await;
     }

@@ -7,11 +7,11 @@ use super::Counters;
 use crate::error::{Error, ErrorKind};
 use crate::log::unwind::tell;
 
-/// A handle to the task that flushes and cleans: what [`Counters::spawn`] returns.
+/// A handle to the task that flushes and cleans, returned by [`Counters::spawn`].
 ///
-/// Call [`stop`](Self::stop) when the server has answered its last request. A handle that is dropped without
-/// it ends the task, too, and the task says so in the log: it sends what was recorded until then, and hits
-/// that are recorded later reach no store.
+/// You should call [`stop`](Self::stop) when the server has finished all requests. If you drop the handle
+/// instead, the task will also end, and log a warning: all hits recorded so far will be sent, but later hits
+/// will not be stored.
 #[must_use = "dropping the handle ends the task; keep it, and call `stop` after the server has ended"]
 pub struct Upkeep {
     stop: oneshot::Sender<()>,
@@ -19,7 +19,7 @@ pub struct Upkeep {
 }
 
 impl Counters {
-    /// Spawns [`run`](Self::run) on the current Tokio runtime and returns the handle that ends it.
+    /// Spawns [`run`](Self::run) on the current Tokio runtime, and returns a handle to stop it.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -39,7 +39,7 @@ impl Counters {
     /// ```
     ///
     /// # Panics
-    /// Panics outside of a Tokio runtime, as [`tokio::spawn`] does.
+    /// Panics if called outside of a Tokio runtime, see [`tokio::spawn`].
     pub fn spawn(mut self) -> Upkeep {
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
@@ -56,19 +56,18 @@ impl Counters {
 }
 
 impl Upkeep {
-    /// Flushes until nothing is pending, and ends the task.
+    /// Flushes the remaining hits, and ends the task.
     ///
-    /// Stop whatever records hits first: shut down the server, then this.
+    /// You should shut down the server first, so that no more hits are recorded.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`] when the store did not take the rest before the
-    /// [shutdown timeout](crate::Builder::shutdown_timeout), and [`ErrorKind::Panicked`] when the task has
-    /// panicked.
+    /// Returns [`ErrorKind::Unflushed`] if the store did not accept the remaining hits within the [shutdown
+    /// timeout](crate::Builder::shutdown_timeout), or [`ErrorKind::Panicked`] if the task panicked.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the task to its end.
+    /// If you drop the future, the task will continue until it is done.
     pub async fn stop(self) -> Result<(), Error> {
-        // It fails when the task has ended, which the task itself tells.
+        // This fails if the task already ended, which will be reported by the task.
         let _ = self.stop.send(());
         self.task.await.unwrap_or_else(|ended| Err(Error::new(ErrorKind::Panicked).caused_by(ended)))
     }

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use super::measure::Measure;
 
-/// A range of values of a [`Measure`], or a single number of it: what is counted in a distribution.
+/// A range of values of a [`Measure`], or a single number, to be counted in a distribution.
 ///
-/// The ranges of times and sizes are those of OpenTelemetry's exponential histograms at scale 3, which are those of
-/// Prometheus' native histograms of schema 3: each ends at 2^(1/8) times its beginning, about 9 % later, and contains
-/// its end. The index of a range that ends at 2^((i + 1)/8) is `i`. Zero has a bin of its own.
+/// The ranges of times and sizes match OpenTelemetry's exponential histograms at scale 3 and Prometheus'
+/// native histograms with schema 3. The upper bound is 2^(1/8) times the lower bound, i.e. about 9 % higher,
+/// and is part of the range. The range with index `i` ends at 2^((i + 1)/8). Zero has a separate bin.
 ///
-/// Times end at 2^12 s (68 minutes), and sizes at 2^48 bytes; what is longer or larger counts in the last bin, and
-/// what is shorter than 2^-20 s (1 µs) in the first.
+/// Times end at 2^12 s (68 minutes), and sizes at 2^48 bytes: higher values count in the last bin. Times
+/// below 2^-20 s (1 µs) count in the first bin.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,13 +27,13 @@ pub struct Bin {
     index: i16,
 }
 
-/// The number of bins between a number and its double.
+/// Number of bins between a number and its double.
 const SCALE: i16 = 8;
 
-/// The index of the bin of zero.
+/// Index of the zero bin.
 const ZERO: i16 = i16::MIN;
 
-/// The fractions of 2^(j/8), as the 52 bits of a number between 1 and 2, rounded down.
+/// The mantissas of 2^(j/8), i.e. the 52 fraction bits of a number between 1 and 2, rounded down.
 const FRACTIONS: [u64; SCALE as usize + 1] = [
     0,
     0x1_72b8_3c7d_517a,
@@ -43,11 +43,11 @@ const FRACTIONS: [u64; SCALE as usize + 1] = [
     0x8_ace5_422a_a0db,
     0xa_e89f_995a_d3ad,
     0xd_5818_dcfb_a487,
-    // The next number of all.
+    // Above any fraction.
     u64::MAX,
 ];
 
-/// The number of fractions before each sixteenth: no sixteenth contains two.
+/// Number of fractions below a sixteenth. A sixteenth can't contain two fractions.
 const BEFORE: [u8; 16] = {
     let mut before = [0; 16];
     let mut sixteenth = 1;
@@ -64,23 +64,23 @@ const BEFORE: [u8; 16] = {
 const FRACTION_BITS: u32 = 52;
 const EXPONENT_BIAS: i16 = 1023;
 
-/// The highest numbers that are a bin of their own: what is more counts there.
+/// The highest numbers with a separate bin, which also counts all higher numbers.
 const STATUS: i16 = 999;
 const GRPC: i16 = 99;
 
 impl Bin {
-    /// Returns the bin of a time to the head of a response.
+    /// Returns the bin of a time to the response head.
     #[inline]
     #[must_use]
     pub fn time(time: Duration) -> Self {
         Self::of(Measure::Time, time.as_secs_f64())
     }
 
-    /// Returns the bin that [`time`](Self::time) returns, of so many nanoseconds.
+    /// Returns the same bin as [`time`](Self::time), for a time in nanoseconds.
     #[inline]
     #[must_use]
     pub fn nanoseconds(time: u64) -> Self {
-        // The compiler makes less of a number with a sign.
+        // Converting a signed number takes fewer instructions.
         Self::of(Measure::Time, i64::try_from(time).unwrap_or(i64::MAX) as f64 / 1e9)
     }
 
@@ -91,28 +91,28 @@ impl Bin {
         Self::of(Measure::Body, time.as_secs_f64())
     }
 
-    /// Returns the bin of a size, in bytes.
+    /// Returns the bin of a size in bytes.
     #[inline]
     #[must_use]
     pub fn size(bytes: u64) -> Self {
         Self::of(Measure::Size, bytes as f64)
     }
 
-    /// Returns the bin of a status of HTTP; what is above 999 counts as 999.
+    /// Returns the bin of an HTTP status. Numbers above 999 count as 999.
     #[inline]
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self { measure: Measure::Status, index: i16::try_from(status).unwrap_or(STATUS).min(STATUS) }
     }
 
-    /// Returns the bin of a status of gRPC; what is above 99 counts as 99.
+    /// Returns the bin of a gRPC status. Numbers above 99 count as 99.
     #[inline]
     #[must_use]
     pub fn grpc(status: u16) -> Self {
         Self { measure: Measure::Grpc, index: i16::try_from(status).unwrap_or(GRPC).min(GRPC) }
     }
 
-    /// Returns the bin with this index; `None` beyond the range of its measure.
+    /// Returns the bin with this index, or `None` if it is out of range of the measure.
     #[must_use]
     pub fn new(measure: Measure, index: i16) -> Option<Self> {
         let (first, last) = range(measure);
@@ -126,14 +126,14 @@ impl Bin {
         self.measure
     }
 
-    /// Returns the index of the range, or the number; that of the bin of zero is `i16::MIN`.
+    /// Returns the index of the range, or the number. The index of the zero bin is `i16::MIN`.
     #[must_use]
     pub const fn index(self) -> i16 {
         self.index
     }
 
-    /// Returns the ends of the range, of which the second belongs to it, in seconds or bytes; for a single number, this
-    /// number twice.
+    /// Returns the lower bound (exclusive) and the upper bound (inclusive) of the range, in seconds or bytes.
+    /// For a single number, both bounds are this number.
     #[must_use]
     pub fn bounds(self) -> (f64, f64) {
         match (self.measure.is_range(), self.index) {
@@ -143,12 +143,12 @@ impl Bin {
         }
     }
 
-    /// Returns the value that stands for all of the range: none in it is further away than
-    /// [`Measure::RELATIVE_ERROR`] of itself.
+    /// Returns a value to represent the range. The relative error is at most [`Measure::RELATIVE_ERROR`] for
+    /// any value in the range.
     #[must_use]
     pub fn value(self) -> f64 {
         let (low, high) = self.bounds();
-        // The harmonic mean has the same relative error at both ends.
+        // The harmonic mean has the same relative error at both bounds.
         if high == 0.0 { 0.0 } else { 2.0 * low * high / (low + high) }
     }
 
@@ -161,16 +161,16 @@ impl Bin {
         Self { measure, index: index(value).clamp(first, last) }
     }
 
-    /// Returns a number below 4096 that no other bin has, under which Redis keeps it: in a hash that takes 3 bytes, of
-    /// 6 for a short text. A status is its own number; times are around 2000, times to the end around 3000, and sizes
-    /// from 3498 on; the bin of zero is before the first of its measure.
+    /// Returns a unique number below 4096, to be used as the field in Redis: it takes 3 bytes in a hash,
+    /// instead of 6 for a short string. A status has the same number; times are around 2000, times to the end
+    /// are around 3000, and sizes start at 3498. The zero bin is just before the first bin of the measure.
     #[cfg(any(test, feature = "redis", feature = "spool"))]
     pub(crate) const fn number(self) -> u16 {
         let index = if self.index == ZERO { range(self.measure).0 - 1 } else { self.index };
         (base(self.measure) + index).cast_unsigned()
     }
 
-    /// Returns the bin of a [number](Self::number).
+    /// Returns the bin with this [number](Self::number).
     #[cfg(any(test, feature = "redis", feature = "spool"))]
     pub(crate) fn of_number(number: u16) -> Option<Self> {
         let of = |measure: Measure| {
@@ -181,20 +181,20 @@ impl Bin {
         Measure::ALL.into_iter().find_map(of)
     }
 
-    /// Returns its measure and its index in the lower bits of a number that is not 0.
+    /// Returns a non-zero number with the measure in the upper half and the index in the lower half.
     #[inline]
     pub(crate) const fn bits(self) -> u32 {
         (self.measure as u32) << 16 | self.index.cast_unsigned() as u32
     }
 
-    /// Returns the bin of these [bits](Self::bits).
+    /// Returns the bin with these [bits](Self::bits).
     #[allow(clippy::cast_possible_truncation, reason = "the index is in the lower half")]
     pub(crate) fn of_bits(bits: u32) -> Option<Self> {
         let measure = Measure::ALL.into_iter().find(|measure| *measure as u32 == bits >> 16)?;
         Self::new(measure, (bits as u16).cast_signed())
     }
 
-    /// Reads a bin as it [is written](fmt::Display).
+    /// Parses a bin from the [text form](fmt::Display).
     #[cfg(any(test, feature = "dump"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut rest = text.chars();
@@ -203,14 +203,14 @@ impl Bin {
             "z" => Self::new(measure, ZERO),
             index => {
                 let bin = Self::new(measure, index.parse().ok()?)?;
-                // In the only form in which it is written, so that each bin has one field.
+                // Only the canonical form is valid, so that a bin can't have two fields.
                 (bin.index != ZERO && bin.index.to_string() == index).then_some(bin)
             }
         }
     }
 }
 
-/// Writes the letter of the measure and the index, such as `t-17` or `c404`; the bin of zero is `tz`.
+/// Writes the letter of the measure and the index, e.g. `t-17` or `c404`. The zero bin is written like `tz`.
 impl fmt::Display for Bin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.index {
@@ -220,7 +220,7 @@ impl fmt::Display for Bin {
     }
 }
 
-/// Returns the number of the index 0: so far apart that no two ranges meet.
+/// Returns the number of index 0, so that ranges of different measures do not overlap.
 #[cfg(any(test, feature = "redis", feature = "spool"))]
 const fn base(measure: Measure) -> i16 {
     match measure {
@@ -232,18 +232,19 @@ const fn base(measure: Measure) -> i16 {
     }
 }
 
-/// Returns the first and the last index of a measure, without that of zero.
+/// Returns the first and the last index of a measure, except for the zero bin.
 const fn range(measure: Measure) -> (i16, i16) {
     match measure {
         Measure::Time | Measure::Body => (-20 * SCALE, 12 * SCALE - 1),
-        // One byte ends the bin before that which begins with it.
+        // A single byte is the upper bound of a range, so we need the range before index 0.
         Measure::Size => (-1, 48 * SCALE - 1),
         Measure::Status => (0, STATUS),
         Measure::Grpc => (0, GRPC),
     }
 }
 
-/// Returns the index of the range of a number above 0: from its bits, since a logarithm is slower and is rounded.
+/// Returns the range index of a positive number. We compute this from the bits, because a logarithm would be
+/// slower and rounded.
 #[inline]
 fn index(value: f64) -> i16 {
     let bits = value.to_bits();
@@ -251,11 +252,11 @@ fn index(value: f64) -> i16 {
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
     let before = BEFORE[usize::try_from(fraction >> (FRACTION_BITS - 4)).unwrap_or_default() & 15];
     let is_above = fraction > FRACTIONS[usize::from(before)];
-    // A power of two ends a range: there, no fraction is below.
+    // A power of two is an upper bound, and does not have any fractions below it.
     exponent * SCALE + i16::from(before) + i16::from(is_above) - 1
 }
 
-/// Returns the end of the range before this index: 2^(i/8), rounded down.
+/// Returns the lower bound of an index: 2^(i/8), rounded down.
 fn end(index: i16) -> f64 {
     let exponent = index.div_euclid(SCALE) + EXPONENT_BIAS;
     let fraction = FRACTIONS[usize::try_from(index.rem_euclid(SCALE)).unwrap_or_default()];

@@ -1,32 +1,32 @@
 use std::fmt;
 
-/// A quantity that requests have, of which a counter can keep a distribution.
+/// A quantity of requests to be counted in distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-// As wide as the index of a bin, so that a bin is one number to the processor.
+// As wide as a bin index, so that the CPU can handle a bin as a single number.
 #[repr(u16)]
 pub enum Measure {
-    /// The time to the head of the response, in seconds.
+    /// Time to the response head, in seconds.
     Time = 1,
-    /// The time to the end of the body of the response, in seconds.
+    /// Time to the end of the response body, in seconds.
     Body,
-    /// The size of the body of the response, in bytes.
+    /// Size of the response body, in bytes.
     Size,
-    /// The status of HTTP.
+    /// HTTP status.
     Status,
-    /// The status of gRPC.
+    /// gRPC status.
     Grpc,
 }
 
 impl Measure {
-    /// The measures, in their order.
+    /// All measures, in order.
     pub const ALL: [Self; 5] = [Self::Time, Self::Body, Self::Size, Self::Status, Self::Grpc];
 
-    /// The bound on the relative error of a quantile of times and sizes: 4.33 %, half of what lies between the bounds of
-    /// a bin.
+    /// Bound on the relative error of a quantile of times and sizes: 4.33 %, i.e. half of the distance
+    /// between the bounds of a bin.
     pub const RELATIVE_ERROR: f64 = 0.0433;
 
-    /// Returns the letter of its bins in dumps: `t`, `b`, `s`, `c` for the codes of HTTP, and `g`.
+    /// Returns the letter used for bins in dumps: `t`, `b`, `s`, `c` for HTTP status codes, and `g`.
     #[must_use]
     pub const fn code(self) -> char {
         match self {
@@ -38,7 +38,7 @@ impl Measure {
         }
     }
 
-    /// Returns its name: `time`, `body`, `size`, `status` or `grpc`.
+    /// Returns the name: `time`, `body`, `size`, `status` or `grpc`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,14 +50,14 @@ impl Measure {
         }
     }
 
-    /// Returns the measure of a letter.
+    /// Returns the measure with this letter.
     #[must_use]
     pub fn of_code(code: char) -> Option<Self> {
         Self::ALL.into_iter().find(|measure| measure.code() == code)
     }
 
-    /// Returns whether its bins are ranges, whose quantiles have a [relative error](Self::RELATIVE_ERROR), and not
-    /// numbers that stand for themselves.
+    /// Returns `true` if bins are ranges, whose quantiles have a [relative error](Self::RELATIVE_ERROR),
+    /// instead of single numbers.
     #[must_use]
     pub const fn is_range(self) -> bool {
         matches!(self, Self::Time | Self::Body | Self::Size)

@@ -14,17 +14,17 @@ use crate::visits::distribution::Bin;
 use crate::visits::store::identity::StoreRecord;
 use crate::visits::store::{Reading, Store, Unreadable, identity};
 
-/// The number of counters of a precision per page.
+/// Number of counters on a page, for a precision.
 const LISTED: usize = 1000;
 
-/// The maximum number of unreadable keys with a line of their own; further ones are only counted.
+/// Maximum number of unreadable keys to write a line for. Any further keys are only counted.
 const TOLD: usize = 1000;
 
 /// A dump in progress: see [the module](crate::dump).
 ///
-/// It covers the range of [`Stats::reach`](crate::Stats::reach), and the lifetimes. It is not a snapshot: a hit that arrives
-/// during the dump may be included in all, some or none of its precisions. Entries that cannot be read are reported in a
-/// line and counted in [`dumped`](Self::dumped).
+/// A dump contains the range of [`Stats::reach`](crate::Stats::reach), and the lifetimes. It is not a
+/// snapshot: if a hit arrives during the dump, it might be included in all, some or none of the precisions.
+/// Unreadable entries are reported in separate lines, and counted in [`dumped`](Self::dumped).
 pub struct Dump {
     store: Arc<dyn Store>,
     reach: Arc<Grid>,
@@ -35,14 +35,14 @@ pub struct Dump {
     /// Lines to return.
     lines: Lines,
     dumped: Dumped,
-    /// Keys that were already reported.
+    /// Keys reported so far.
     told: HashSet<String>,
 }
 
 enum State {
     Beginning,
     Listing,
-    /// The current part and the following ones.
+    /// The current part and the remaining parts.
     Reading(Option<Part>, Box<dyn Iterator<Item = Part> + Send + Sync>),
     Ended,
 }
@@ -62,10 +62,10 @@ impl Dump {
         }
     }
 
-    /// Returns the next line without a line end, or `None` after the last one.
+    /// Returns the next line without the line ending, or `None` at the end.
     ///
     /// # Errors
-    /// Fails if the store cannot be read; the next call continues at the same place.
+    /// Fails when the store can't be read; the next call will continue from the same position.
     ///
     /// # Cancel safety
     /// If you drop the future, no line is lost.
@@ -76,7 +76,7 @@ impl Dump {
         self.advance().await
     }
 
-    /// Returns the contents of the lines so far.
+    /// Returns the totals of the lines returned so far.
     #[must_use]
     pub const fn dumped(&self) -> Dumped {
         self.dumped
@@ -120,7 +120,7 @@ impl Dump {
         })
     }
 
-    /// Creates the lines of a part and advances to the next one.
+    /// Creates the lines of a part, and advances to the next part.
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
         let names = Arc::clone(&self.names);
         match part {
@@ -212,7 +212,7 @@ impl Dump {
     }
 }
 
-/// Lists the counters that have samples or a lifetime, by name.
+/// Lists the counters that have samples or a lifetime, ordered by name.
 async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>, Vec<Unreadable>), Error> {
     let (mut names, mut unreadable) = (BTreeSet::new(), Vec::new());
     for kept in reach.counts.iter() {
@@ -221,9 +221,9 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
             let mut page = store.known(&[kept.precision], &from, LISTED).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
-            // With several shards, names after the last may have gaps.
+            // If there are multiple shards, there may be gaps in the names beyond the limit.
             page.counters.truncate(LISTED);
-            // No name contains a control character, so this is the smallest text after the last.
+            // Names can't contain control characters, so this is the next possible text.
             let last = page.counters.last().map(|(last, _)| format!("{last}\0"));
             let is_full = page.counters.len() == LISTED;
             names.extend(page.counters.into_iter().map(|(name, _)| name));

@@ -8,7 +8,7 @@ use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
 use crate::visits::store::{Adds, Batch, BinCell, Cell, VisitorCell};
 
-/// Properties that all lines of a batch share.
+/// Properties common to all lines of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Samples(Retention),
@@ -17,11 +17,11 @@ pub(super) enum Section {
     Lifetimes,
 }
 
-/// The lines of a dump that one shard does not have yet, in order.
+/// Lines of a dump that are missing on a shard, in order.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// The last line that the shard is known to have.
+    /// Latest line that the shard is known to have.
     pub(super) counted: u64,
     section: Section,
     cells: Vec<(u64, Cell)>,
@@ -29,11 +29,11 @@ pub(super) struct Lane {
     bins: Vec<(u64, BinCell)>,
     work: usize,
     bytes: usize,
-    /// The batch that was sent and is not acknowledged; it must not change.
+    /// The batch in flight. Must not be changed until it is acknowledged.
     pub(super) outgoing: Option<Outgoing>,
 }
 
-/// A batch and the lines that it contains.
+/// A batch, and the lines it contains.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) batch: Batch,
@@ -100,18 +100,19 @@ impl Lane {
         self.cells.is_empty() && self.sketches.is_empty() && self.bins.is_empty()
     }
 
-    /// Returns whether a line of this section, with about this many samples, fits into the batch.
+    /// Returns `true` if the batch accepts another line of this section. `samples` is the approximate limit
+    /// of a batch.
     pub(super) fn takes(&self, section: Section, samples: usize) -> bool {
         let is_full = self.work >= samples || self.bytes >= samples.saturating_mul(BYTES);
         self.outgoing.is_none() && (self.is_empty() || self.section == section && !is_full)
     }
 
-    /// Creates a batch of all lines, unless one is in flight.
+    /// Creates a batch of all lines, if none is in flight.
     pub(super) fn cut(&mut self, source: WriterId, grid: &Arc<Grid>) {
         if self.outgoing.is_some() || self.is_empty() {
             return;
         }
-        // Groups cells by bucket, as a batch requires.
+        // A batch requires cells to be grouped by bucket.
         self.cells.sort_by_key(|(_, cell)| cell.start);
         let lines =
             self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line));
@@ -157,8 +158,8 @@ impl Lane {
         Some(batch)
     }
 
-    /// Removes lines up to this one, because the shard has them; returns the number of their samples, sketches and
-    /// lifetimes.
+    /// Removes lines up to `line`, because the shard already has them. Returns the number of removed samples,
+    /// sketches and lifetimes.
     pub(super) fn skip_to(&mut self, line: u64) -> u64 {
         self.counted = line;
         let Some(Outgoing { batch, section, lines }) = self.outgoing.take() else { return 0 };

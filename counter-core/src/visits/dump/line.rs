@@ -12,35 +12,35 @@ use crate::visits::distribution::Bin;
 use crate::visits::store::Unreadable;
 use crate::visits::store::identity::{StoreId, StoreIdError};
 
-/// The format versions of a dump, without and with distributions.
+/// Supported format versions, without and with distributions.
 const VERSIONS: [u32; 2] = [1, 2];
 
-/// The maximum number of samples in a line.
+/// Maximum number of samples in a line.
 pub(super) const SAMPLES: usize = 500;
 
-/// The maximum number of bins in a line: that of a part of a batch.
+/// Maximum number of bins in a line. This is the limit for a part of a batch.
 pub(super) const BINS: usize = crate::visits::pending::BINS;
 
-/// The maximum count that every store supports.
+/// The maximum count supported by all stores.
 pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
 
-/// The totals of a dump, which its last line contains.
+/// The totals of a dump, as written to the final line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Dumped {
-    /// Counters that the store lists, because they have samples or a lifetime.
+    /// Counters listed by the store, because they have samples or a lifetime.
     pub counters: u64,
-    /// Counts of buckets.
+    /// Bucket counts.
     pub samples: u64,
-    /// Sketches of the visitors of buckets.
+    /// Visitor sketches.
     pub sketches: u64,
-    /// Distributions of buckets, in parts of at most 60 bins.
+    /// Distributions, in parts of up to 60 bins.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub distributions: u64,
     /// Counters with a lifetime.
     pub lifetimes: u64,
-    /// Entries that could not be read and are reported in separate lines.
+    /// Unreadable entries, which are reported in separate lines.
     pub unreadable: u64,
 }
 
@@ -77,7 +77,7 @@ pub(super) enum Entry<'a> {
         visitors: Vec<Kept>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         distributions: Vec<Kept>,
-        /// The stores whose counts are in the dump. Older versions do not list them.
+        /// The stores with counts in the dump. Not included by older versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stores: Vec<String>,
     },
@@ -91,7 +91,7 @@ pub(super) enum Entry<'a> {
         precision: String,
         counter: Cow<'a, str>,
         start: u64,
-        /// Registers as Redis would store them, in base64.
+        /// Registers in the Redis format, encoded as base64.
         registers: String,
     },
     Bins {
@@ -108,7 +108,7 @@ pub(super) enum Entry<'a> {
     Unreadable {
         key: String,
         reason: String,
-        /// The starts of the missing buckets, unless all buckets of the key are missing.
+        /// Start times of the missing buckets. If empty, all buckets of the key are missing.
         buckets: Vec<u64>,
     },
     End(Dumped),
@@ -169,13 +169,13 @@ impl<'a> Entry<'a> {
         Self::Unreadable { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets }
     }
 
-    /// Writes the line with this number, without a line end.
+    /// Formats the line with this number, without a line ending.
     pub(super) fn text(self, line: u64) -> String {
         serde_json::to_string(&Line { line, entry: self }).expect("texts and numbers are JSON")
     }
 }
 
-/// Parses a line and its number; the error names what was expected.
+/// Parses a line and the line number. The error describes the expected content.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { line, entry } = line::read(bytes, "a line of a dump")?;
     let record = match entry {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
 use crate::visits::store::AHEAD;
 
-/// A part of a store that is read in one call: some counters, by their indices in the list of all.
+/// A part of a store to read in a single call. Counters are given as indices into the list of all counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Samples { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
@@ -13,20 +13,21 @@ pub(super) enum Part {
     Lifetimes { counters: Range<usize> },
 }
 
-/// The maximum number of counters whose counts are read in one call. A store with an index by bucket scans all counters of a
-/// bucket for each call.
+/// Maximum number of counters to read counts of per call. If a store has an index by bucket, it scans all
+/// counters of a bucket in every call.
 const COUNTERS: usize = 2500;
 
-/// The maximum number of buckets in one call, of one counter and of all counters: about 10 MB of lines.
+/// Maximum number of buckets per call, for a single counter and in total: about 10 MB of lines.
 const BUCKETS: u32 = 300_000;
 
-/// The number of counters whose visitors in a bucket are read in one call: up to 8 MB of lines.
+/// Number of counters to read a visitor bucket of per call: up to 8 MB of lines.
 const SKETCHES: usize = 500;
 
-/// The number of distributions that are read in one call: about 5 MB of lines.
+/// Number of distributions to read per call: about 5 MB of lines.
 const DISTRIBUTIONS: u32 = 10_000;
 
-/// Returns the parts that are kept at `now`, ordered by precision, so that each batch of a restore has one precision.
+/// Returns the parts within retention at `now`, ordered by precision, so that a restore batch has only a
+/// single precision.
 pub(super) fn parts(
     grid: &Grid,
     now: Timestamp,
@@ -65,7 +66,8 @@ fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
     (0..counters).step_by(page).map(move |from| from..counters.min(from + page))
 }
 
-/// Returns the kept range of a precision in chunks. The last one includes buckets of clocks that are ahead.
+/// Returns the range within retention in chunks. The final chunk also includes buckets from clocks that are
+/// ahead.
 fn ranges(kept: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
     let width = u64::from(kept.precision.as_seconds()) * u64::from(buckets);
     let starts =

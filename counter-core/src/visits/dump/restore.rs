@@ -20,9 +20,9 @@ use crate::visits::store::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Sto
 
 /// A restore in progress: see [the module](crate::dump).
 ///
-/// Pass each line of the dump to [`line`](Self::line), in order, and then call [`finish`](Self::finish). Restored counters do
-/// not count towards [`max_counters`](crate::Builder::max_counters), and restored hits are not in the ledger of this
-/// process.
+/// Pass the lines of the dump to [`line`](Self::line), in order, and then call [`finish`](Self::finish).
+/// Restored counters don't count towards [`max_counters`](crate::Builder::max_counters), and restored hits
+/// are not included in the ledger of this process.
 #[derive(Debug)]
 pub struct Restore {
     store: Arc<dyn Store>,
@@ -31,80 +31,83 @@ pub struct Restore {
     lanes: Vec<Lane>,
     position: Position,
     dumped: Option<Dumped>,
-    /// The outcome so far.
+    /// The totals so far.
     read: Dumped,
     restored: Restored,
 }
 
-/// The outcome of a restore. Each sample, sketch, part of a distribution and lifetime of the dump is in exactly one of these
-/// numbers.
+/// The outcome of a restore. The samples, sketches, distribution parts and lifetimes of a dump are each
+/// included in exactly one of these numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// Counters in the dump, as its last line states; 0 before that line.
+    /// Counters in the dump, as reported by the final line; 0 until that line is read.
     pub counters: u64,
-    /// Counts that were added to buckets.
+    /// Counts added to buckets.
     pub samples: u64,
-    /// Sketches whose registers were merged into buckets.
+    /// Sketches merged into buckets.
     pub sketches: u64,
-    /// Parts of distributions that were added to buckets.
+    /// Distribution parts added to buckets.
     pub distributions: u64,
-    /// Counts that were added to lifetimes.
+    /// Counts added to lifetimes.
     pub lifetimes: u64,
-    /// Entries that an earlier restore of this dump had added.
+    /// Entries already added by an earlier restore of this dump.
     pub already_restored: u64,
-    /// Entries of buckets past the retention of this store.
+    /// Entries for buckets past the retention of this store.
     pub expired: u64,
-    /// Entries of precisions that this store does not keep.
+    /// Entries for precisions that this store does not use.
     pub unknown: u64,
     /// The precisions of these entries, without duplicates.
     pub unknown_precisions: Vec<Precision>,
-    /// Entries that the store refused because their buckets are more than 25 hours ahead of its clock.
+    /// Entries rejected by the store because the bucket is more than 25 hours ahead of the store clock.
     pub ahead: u64,
-    /// Entries that the store refused for another reason, such as an overflow.
+    /// Entries rejected by the store for another reason, such as an overflow.
     pub refused: u64,
-    /// Entries that are missing because they could not be read when the dump was created.
+    /// Entries that are missing because they could not be read when creating the dump.
     pub unreadable: u64,
 }
 
-/// An error of a restore. Entries that were added stay in the store. If you repeat the restore from the first line, they are
-/// not added again.
+/// An error from a restore. Entries that were already added stay in the store. If you repeat the restore from
+/// the first line, they will not be added again.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// A line is malformed. Nothing of it was added, and the restore can continue with a correct line.
+    /// A line is malformed. The line was not added, and you can continue with a corrected line.
     Malformed {
-        /// The expected number of the line, from 1.
+        /// The expected line number, starting at 1.
         line: u64,
         /// The expected content.
         expected: String,
     },
-    /// The dump ends before its last line: the rest of the file is missing.
+    /// The dump is truncated: the final line is missing.
     Torn {
-        /// The number of the line before the end.
+        /// The number of lines read.
         line: u64,
     },
-    /// The store returned to an earlier line of the dump because it lost data. Repeat the restore from the first line.
+    /// The store lost data and returned to an earlier line of the dump. You need to repeat the restore from
+    /// the first line.
     WentBack,
-    /// The dump contains counts of this store, or counts that were copied into it, which would count twice.
+    /// The dump contains counts from this store, or counts that were already copied into it. These would be
+    /// double-counted.
     OwnCounts {
-        /// The id of the store.
+        /// The store id.
         store: StoreId,
     },
-    /// The store contains counts from another dump of the same store. Hits in both dumps would count twice.
+    /// The store contains counts from another dump of the same store. Hits in both dumps would be
+    /// double-counted.
     OtherDump {
-        /// The id of that dump.
+        /// The id of the other dump.
         earlier: String,
     },
-    /// The store did not acknowledge a batch. The next call sends it again, so nothing is lost.
+    /// The store does not acknowledge a batch. The next call will retry the batch, so no data is lost.
     Store(Error),
 }
 
-/// The maximum number of unknown precisions that are listed.
+/// Maximum number of unknown precisions to report.
 const NAMED: usize = 16;
 
 impl Restore {
-    /// The maximum length of a line, in bytes without the line end: 64 KiB.
+    /// The maximum length of a line without the line ending, in bytes: 64 KiB.
     pub const MAX_LINE: usize = LINE;
 
     pub(crate) fn new(store: Arc<dyn Store>, grid: Arc<Grid>) -> Self {
@@ -120,34 +123,34 @@ impl Restore {
         }
     }
 
-    /// Takes the next line, with or without a line end, and sends full batches. Empty lines are ignored.
+    /// Reads the next line, with or without a line ending, and sends full batches. Empty lines are ignored.
     ///
-    /// Numbers and checksums reveal lines that are missing, repeated, damaged, or from another dump. A line has up to
-    /// [`MAX_LINE`](Self::MAX_LINE) bytes.
+    /// Line numbers and checksums are used to detect missing, repeated and damaged lines, as well as lines
+    /// from another dump. A line can have up to [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
-    /// Fails if the line is malformed or the store did not acknowledge a batch. The line was not accepted: call again with
-    /// the same line, or with a correct one.
+    /// Fails if the line is malformed or if the store does not acknowledge a batch. In either case, the line
+    /// is not accepted: call this again with the same or a corrected line.
     ///
     /// # Cancel safety
-    /// If you drop the future, the line is not accepted; call again with the same line.
+    /// If you drop the future, the line is not accepted; call this again with the same line.
     pub async fn line(&mut self, line: &[u8]) -> Result<(), RestoreError> {
         self.take(line.trim_ascii()).await
     }
 
-    /// Sends the remaining batches, and records in the store that the dump is complete; returns the outcome.
+    /// Sends the remaining batches, marks the dump as complete in the store, and returns the outcome.
     ///
     /// # Errors
-    /// Fails if the last line of the dump is missing or the store did not acknowledge a batch. Pass the missing lines, or try
-    /// again later.
+    /// Fails if the final line of the dump is missing or if the store does not acknowledge a batch. You can
+    /// pass the missing lines or retry later.
     ///
     /// # Cancel safety
-    /// If you drop the future, some batches may have been sent; call again.
+    /// If you drop the future, some batches may have been sent. You can call this again.
     pub async fn finish(&mut self) -> Result<Restored, RestoreError> {
         self.end().await
     }
 
-    /// Returns the outcome of the lines that were sent so far.
+    /// Returns the outcome of the lines sent so far.
     #[must_use]
     pub const fn restored(&self) -> &Restored {
         &self.restored
@@ -260,7 +263,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Compares the sums of the last line with those of the lines before; the error is what was expected.
+    /// Compares the totals in the final line with those of the previous lines. The error describes the
+    /// expected content.
     fn take_end(&mut self, dumped: Dumped) -> Result<(), String> {
         let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
         let Dumped { counters, unreadable, .. } = dumped;
@@ -287,11 +291,11 @@ impl Restore {
         Ok(())
     }
 
-    /// Refuses a dump with counts that the store already has; otherwise records the stores of the dump.
+    /// Rejects a dump if the store already has the counts; otherwise records the stores of the dump.
     async fn check_stores(&self, dump: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         let mut refused = None;
         let note = |record: &mut StoreRecord, _| {
-            // Checked first, because no other dump would help.
+            // This needs to be checked first, because another dump would not help.
             let own = stores.iter().any(|id| record.counted(*id)).then_some(None);
             let others = || stores.iter().find_map(|id| record.other_dump(*id, dump)).map(Some);
             refused = own.or_else(others).map(|earlier| (record.id, earlier));
@@ -308,8 +312,8 @@ impl Restore {
         }
     }
 
-    /// Returns the shard of these entries and the number of samples that it keeps, if they must be added. Sends a full batch
-    /// first.
+    /// Returns the shard and the retention for these entries, if they need to be added. If the batch is full,
+    /// this sends it first.
     async fn find(
         &mut self,
         counter: &CounterName,
@@ -330,7 +334,7 @@ impl Restore {
         Ok(self.is_due(shard, entries, section(kept)).await?.then_some((shard, kept)))
     }
 
-    /// Returns whether the shard lacks the next line. Sends a full batch first.
+    /// Returns `true` if the next line is missing on the shard. If the batch is full, this sends it first.
     async fn is_due(&mut self, shard: Shard, entries: u64, section: Section) -> Result<bool, RestoreError> {
         if self.position.line() < self.lanes[shard.index()].counted {
             self.restored.already_restored += entries;
@@ -339,7 +343,7 @@ impl Restore {
         if !self.lanes[shard.index()].takes(section, self.store.batch_samples()) {
             self.send().await?;
         }
-        // A concurrent restore may have added it.
+        // A concurrent restore may have added the line.
         let is_due = self.position.line() >= self.lanes[shard.index()].counted;
         self.restored.already_restored += if is_due { 0 } else { entries };
         Ok(is_due)
@@ -358,7 +362,7 @@ impl Restore {
         }
     }
 
-    /// Handles the answers to the batches in flight, in the order of the shards.
+    /// Handles the replies to the batches in flight, in shard order.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<(), RestoreError> {
         let mut result = Ok(());
         let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
@@ -389,7 +393,8 @@ impl Restore {
             if self.dumped.is_none() {
                 return Err(RestoreError::Torn { line: self.position.line() });
             }
-            // Also advances shards without entries in the last lines, and replaces long remarks.
+            // This also advances shards that don't have entries in the remaining lines, and replaces long
+            // remarks.
             let line = self.position.line();
             let behind = self.lanes.iter_mut().filter(|lane| lane.counted < line);
             let ends: Vec<_> = behind
@@ -416,7 +421,7 @@ impl Restore {
 
 impl Restored {
     fn note(&mut self, batch: &Batch, remarks: &[Remark]) {
-        // Refused list entries do not count as refused samples.
+        // A rejected list entry does not count as a rejected sample.
         let is_refused = |remark: &&Remark| match remark {
             Remark::Refused { part: Part::Index, .. } => batch.adds == Adds::Lifetimes,
             Remark::Refused { .. } => true,

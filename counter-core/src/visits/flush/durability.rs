@@ -1,4 +1,4 @@
-//! The interface to the spool, which does nothing without the feature or a directory.
+//! The interface to the spool. This does nothing if the feature is disabled or a directory isn't configured.
 
 #[cfg(feature = "spool")]
 use std::path::Path;
@@ -36,10 +36,10 @@ pub(super) struct ShardDurability {
 
 #[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there is no spool"))]
 impl Durability {
-    /// Creates a spool of this size in a directory.
+    /// Creates a spool of at most `max_bytes` in the directory.
     ///
     /// # Errors
-    /// Fails if a file cannot be created there.
+    /// Fails if files can't be created in the directory.
     #[cfg(feature = "spool")]
     pub(crate) fn on(
         folder: &Path,
@@ -55,7 +55,7 @@ impl Durability {
         Ok(Self { known, spool: Some((spool, recovery)) })
     }
 
-    /// Returns the current store, if it is known.
+    /// Returns the current store, if known.
     pub(super) fn known(&self) -> Arc<KnownStore> {
         Arc::clone(&self.known)
     }
@@ -68,7 +68,7 @@ impl Durability {
         }
     }
 
-    /// Returns the pending hits of ended processes, which are on disk.
+    /// Returns the number of pending hits of ended processes, which are on disk.
     pub(super) fn recovering(&self) -> u64 {
         #[cfg(feature = "spool")]
         if let Some((_, recovery)) = &self.spool {
@@ -77,7 +77,8 @@ impl Durability {
         0
     }
 
-    /// Writes new hits, and sends the hits of ended processes. Errors are logged and shown in the health.
+    /// Writes new hits to disk, and sends the hits of ended processes. Errors are logged and reported by the
+    /// health.
     pub(super) async fn attend(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -86,7 +87,7 @@ impl Durability {
         }
     }
 
-    /// Writes at every interval, and looks for files of ended processes.
+    /// Writes new hits periodically, and scans for files of ended processes.
     pub(super) async fn attend_for_ever(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -94,7 +95,7 @@ impl Durability {
         }
     }
 
-    /// Writes new hits.
+    /// Writes new hits to disk.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some((spool, _)) = &self.spool {
@@ -102,7 +103,7 @@ impl Durability {
         }
     }
 
-    /// Removes rows that are no longer needed when the store has all hits.
+    /// Removes rows that can be dropped because the store has all hits.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
@@ -123,7 +124,7 @@ impl ShardDurability {
         false
     }
 
-    /// Tries to write new batches before they are sent.
+    /// Tries to write new batches to disk. Should be called before sending the batches.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some(spool) = &self.spool {

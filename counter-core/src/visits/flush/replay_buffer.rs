@@ -6,32 +6,34 @@ use tokio::time::Instant;
 
 use crate::visits::store::Batch;
 
-/// Recently acknowledged batches, in the order of their sequences.
+/// Recently acknowledged batches, ordered by sequence.
 ///
-/// Redis replicates asynchronously, so a failover can lose acknowledged writes. The batches in this buffer can be sent again.
-/// Of older batches it keeps only the number of hits, to report how many were lost.
+/// Redis replicates asynchronously, so a failover can lose acknowledged writes. If this happens, the batches
+/// in this buffer will be resent. For older batches, we only retain the number of hits, to be able to report
+/// the loss.
 ///
-/// Batches age only while the store acknowledges: an outage of any length may end with a failover to a server that lacks the
-/// batches acknowledged just before.
+/// Batches age only while the store acknowledges. An outage may end with a failover to a server that lacks
+/// the most recent batches, even if the outage is very long.
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
     kept: Kept,
-    /// Sequences and hits of batches that were dropped from `kept`, which are older than all batches in it.
+    /// Sequences and hits of batches dropped from `queue`; older than any batch in the queue.
     dropped: VecDeque<(u64, u64)>,
-    /// The total time during which the store acknowledged batches.
+    /// Total time during which the store acknowledged batches.
     clock: Duration,
-    /// The time of the last acknowledgement, unless an attempt has failed since.
+    /// Time of the latest acknowledgement; `None` if an attempt failed since.
     running: Option<Instant>,
 }
 
-/// The time for which a batch is kept.
+/// Time to retain a batch.
 const MAX_AGE: Duration = Duration::from_secs(60);
 const MAX_BYTES: usize = 16 << 20;
-/// The maximum number of sequences without a batch: half a MiB, or nine hours at one batch per second.
+/// Maximum number of sequences to retain without a batch: half a MiB, or nine hours at a batch per second.
 const MAX_SEQUENCES: usize = 1 << 15;
 
 impl ReplayBuffer {
-    /// Notes an answer of the store. Batches age by the time since the last one, unless an attempt failed in between.
+    /// Records a reply from the store. Batches age by the time since the previous reply, unless an attempt
+    /// failed in between.
     pub(super) fn advance(&mut self, now: Instant) {
         let before = self.running.replace(now).unwrap_or(now);
         self.clock += now.saturating_duration_since(before);
@@ -43,7 +45,7 @@ impl ReplayBuffer {
         }
     }
 
-    /// Notes a failed attempt. Batches do not age until the store answers again.
+    /// Records a failed attempt. Batches will not age while the store fails.
     pub(super) fn pause(&mut self) {
         self.running = None;
     }
@@ -64,7 +66,7 @@ impl ReplayBuffer {
         self.kept.bytes
     }
 
-    /// Takes the batches after the sequence `last`, and the number of hits that are lost.
+    /// Takes the batches above the sequence `last`. Also returns the number of lost hits.
     pub(super) fn take_after(&mut self, last: u64) -> (Vec<Arc<Batch>>, u64) {
         let first = self.dropped.partition_point(|(sequence, _)| *sequence <= last);
         let lost = self.dropped.drain(first..).map(|(_, hits)| hits).sum();
@@ -72,7 +74,7 @@ impl ReplayBuffer {
     }
 }
 
-/// A queue of batches that tracks its size: every change goes through methods that update both.
+/// A queue of batches that tracks the total size. Must be changed via the methods, to update both.
 #[derive(Debug, Default)]
 struct Kept {
     batches: VecDeque<(Duration, Arc<Batch>)>,
@@ -85,7 +87,7 @@ impl Kept {
         self.batches.push_back((clock, batch));
     }
 
-    /// Takes the oldest batch if it exceeds one of the bounds.
+    /// Takes the oldest batch if it is too old, or if the queue is too large.
     fn pop_beyond(&mut self, clock: Duration) -> Option<Arc<Batch>> {
         let (at, _) = self.batches.front()?;
         if self.bytes <= MAX_BYTES && clock.saturating_sub(*at) <= MAX_AGE {
@@ -170,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// A list of all retained batches with their age predicts the result of each call.
+        /// The model is a list of retained batches with the age, which predicts the result of any call.
         #[test]
         fn any_history_replays_young_batches_and_counts_the_others_as_lost(
             steps in prop::collection::vec((0_u8..5, 0_u64..90), 0..60),

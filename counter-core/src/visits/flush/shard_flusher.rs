@@ -21,27 +21,27 @@ use crate::visits::pending::{Account, Journal};
 use crate::visits::store::{ApplyOutcome, Batch, Fence, REMEMBERED, Remark, Store, VisitorCell, Witness};
 use crate::visits::tally::Tally;
 
-/// Sends batches to one shard of the store, one at a time.
+/// Sends batches to a single shard, one at a time.
 ///
-/// Code that it calls (a store, a log subscriber) may panic, and its futures may be dropped at any await. So the state must be
-/// consistent before each call, each await and each log line.
+/// Code that we call here (a store, a log subscriber) may panic, and our futures may be dropped at any await
+/// point. So the state must be consistent at any call, await and log line.
 #[derive(Debug)]
 pub(super) struct ShardFlusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     shard: Shard,
     writer: Writer,
-    /// The batches to send, in the order of their sequences. Only an acknowledgement removes a batch.
+    /// Batches to send, ordered by sequence. A batch is removed only by an acknowledgement.
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
     durability: ShardDurability,
-    /// True if the store must confirm that it still has all acknowledged batches.
+    /// True if the store must confirm that it has all acknowledged batches.
     is_checking: bool,
-    /// The time at which a loss of data was last detected.
+    /// Time of the latest detected data loss.
     lost_at: Option<Instant>,
-    /// True if the store lost data since the last batches were taken.
+    /// True if the store lost data since the pending hits were taken.
     lost: bool,
-    /// True if a fence was missing since this flush started.
+    /// True if a fence was missing during this flush.
     missed: bool,
     warned: Warned,
 }
@@ -50,15 +50,16 @@ pub(super) struct ShardFlusher {
 struct Outgoing {
     /// Shared with the replay buffer and the spool.
     batch: Arc<Batch>,
-    /// True if the batch was acknowledged before, so the ledger counts it as applied.
+    /// True if the batch was already acknowledged, so the ledger counts it as applied.
     replay: bool,
-    /// The time at which it was first sent without a conclusive answer.
+    /// Time of the first attempt without a conclusive reply.
     in_doubt: Option<Instant>,
 }
 
-/// The time without an acknowledgement after which the store must confirm that it has the batches of the last minute.
+/// If the store acknowledges no batch for this long, it must confirm that it still has the batches of the
+/// previous minute.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The time for which the health reports a loss of data.
+/// Time for which the health reports a data loss.
 const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
 
 impl ShardFlusher {
@@ -88,28 +89,28 @@ impl ShardFlusher {
         }
     }
 
-    /// Returns whether no batch is in flight.
+    /// Returns `true` if no batch is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.outgoing.is_empty() && !self.is_checking
     }
 
-    /// Returns whether a batch with contents is in flight.
+    /// Returns `true` if a non-empty batch is in flight.
     pub(super) fn owes(&self) -> bool {
         self.outgoing.iter().any(|one| one.batch.len() > 0)
     }
 
-    /// Makes the next flush confirm that the store still has the batches of the replay buffer. An empty batch is enough, because
-    /// its answer contains the fence.
+    /// Makes the next flush check whether the store has the batches in the replay buffer. An empty batch is
+    /// enough to find out, because the reply contains the fence.
     pub(super) const fn check(&mut self) {
         self.is_checking = self.replays.bytes() > 0;
     }
 
-    /// Returns the hits that the store acknowledged, lost, and has not acknowledged again.
+    /// Returns the number of hits that the store acknowledged, but lost and hasn't acknowledged since.
     pub(super) fn replaying(&self) -> u64 {
         self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
     }
 
-    /// Sends all hits that were recorded before the call.
+    /// Sends all hits recorded so far.
     pub(super) fn flush(&mut self) -> Answer<'_, ()> {
         Box::pin(async move {
             let sent = caught(self.send()).await;
@@ -118,7 +119,7 @@ impl ShardFlusher {
         })
     }
 
-    /// Flushes at every interval, and immediately if a caller waits for it.
+    /// Flushes at the interval, or immediately if a caller waits for the flush.
     pub(super) fn flush_for_ever(&mut self, interval: Duration) -> BoxFuture<'_, ()> {
         Box::pin(self.flushing_for_ever(interval))
     }
@@ -132,8 +133,8 @@ impl ShardFlusher {
                     backoff.reset();
                     tokio::select! {
                         () = sleep_until(later(began, interval)) => {}
-                        // Lets requests that arrived together with the first waiting one run first, so that all of
-                        // them share a batch.
+                        // We yield here to let requests that arrived at the same time run, so that they share
+                        // a batch.
                         () = self.tally.commits.requested(self.shard) => yield_now().await,
                     }
                 }
@@ -149,7 +150,7 @@ impl ShardFlusher {
             self.check();
         }
         if !self.outgoing.is_empty() {
-            // A dropped flush may have created batches without writing them.
+            // If the previous flush is dropped, it may not have written these batches.
             self.save().await;
         }
         self.send_outgoing().await?;
@@ -159,7 +160,7 @@ impl ShardFlusher {
             self.cut();
             self.save().await;
             self.send_outgoing().await?;
-            // After a loss, all visitors are sent again.
+            // If data was lost, we need to resend all visitors.
             if !self.lost {
                 break;
             }
@@ -174,13 +175,14 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Creates batches of the pending hits, with the next sequences.
+    /// Creates batches from the pending hits, with the next sequences.
     fn cut(&mut self) {
         let before = self.writer.sequence;
         let chunks = self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples());
         if chunks.len() > 1 && self.durability.is_on() {
-            // The file has the pending hits under one sequence. If they take several batches, an empty batch gets that
-            // sequence: if the file cannot be written now, no other batch can be mistaken for the hits in the file.
+            // In the file, the pending hits have a single sequence. If they need more than one batch, we give
+            // that sequence to an empty batch. If the file can't be written now, another batch can't be
+            // mistaken for the hits in the file.
             self.begin();
             self.enqueue(self.nothing());
         }
@@ -200,7 +202,7 @@ impl ShardFlusher {
         }
     }
 
-    /// Tries to write new batches before they are sent.
+    /// Tries to write new batches to disk. Should be called before sending the batches.
     async fn save(&self) {
         self.durability.save().await;
         self.tally.backlog.journal(self.shard, Journal::send);
@@ -225,17 +227,17 @@ impl ShardFlusher {
             if nothing_was_done {
                 front.in_doubt = was_in_doubt;
             }
-            // There is no await after this answer, so an acknowledged batch is always accounted for.
+            // We must not await from here on, to ensure that an acknowledged batch is always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
-                // The answer to the batch that created this fence was lost.
+                // The batch created this fence, but the reply was lost.
                 ApplyOutcome::SequenceGap { found }
                     if fence.is_opening() && was_in_doubt.is_some() && found.sequence == fence.sequence =>
                 {
                     self.acknowledge(&[]);
                 }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
-                // If a store loses fences immediately, the batch is sent again after a delay.
+                // If the store loses fences immediately, we should back off instead of retrying in a loop.
                 ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
@@ -271,22 +273,23 @@ impl ShardFlusher {
         }
     }
 
-    /// Prepends the batches that the server lacks.
+    /// Prepends the batches that are missing on the server.
     fn rewind(&mut self, last: u64) {
         self.drop_openings();
         let (replayed, lost) = self.replay_after(last);
         let between = self.outgoing.front().map_or(last, |first| first.batch.fence.sequence - 1);
         if between > last && self.durability.is_on() {
-            // The batches in between are lost or were empty. The fence moves past the rows that the file may have of them before
-            // the next batch is sent.
+            // The batches in between are lost or empty, but the file may still contain the rows. We need to
+            // move the fence past these rows first.
             self.push_front(self.empty(self.writer.fence(last, between)));
         }
         self.link(last);
         self.report_loss(replayed, lost);
     }
 
-    /// Creates the fence on a server that has none of this writer. If the server also lacks the counts, the fence is created
-    /// before the first batch that can still be sent; otherwise after the last acknowledged one.
+    /// Creates the fence on a server that doesn't have a fence for this writer. If the server also lost the
+    /// counts, this creates the fence just below the oldest batch that we can still send; otherwise at the
+    /// latest acknowledged batch.
     async fn miss_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
@@ -299,7 +302,8 @@ impl ShardFlusher {
             self.report_loss(replayed, lost);
             return Ok(());
         }
-        // If the fence was removed after a long silence, recently sent batches found none and were not applied.
+        // If the fence was evicted because the writer was idle for long, recent attempts found no fence, and
+        // could not be applied.
         let is_alone = now.as_ref().is_some_and(|now| now.listed || now.evicts);
         let ago = if is_alone { Duration::ZERO } else { REMEMBERED };
         let last = self.writer.acknowledged();
@@ -315,9 +319,9 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Settles the batches up to the sequence with which a fence was created. The store has the acknowledged ones; whether it has
-    /// the one in flight can no longer be determined. The visitors of that one are sent with a later batch, because they cannot
-    /// count twice.
+    /// Resolves the batches up to the sequence of a new fence. The store has the acknowledged batches, but we
+    /// can't determine if it also has the batch in flight. The visitors of that batch are sent with a later
+    /// batch, because visitors can't be double-counted.
     fn settle_up_to(&mut self, sequence: u64, acknowledged: u64) {
         let (mut hits, mut sketches) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
@@ -339,8 +343,8 @@ impl ShardFlusher {
         }
     }
 
-    /// Takes all batches after `last` from the replay buffer; returns their number, and the hits of batches that it no longer
-    /// has.
+    /// Takes all batches above `last` from the replay buffer. Returns the number of batches, and the number
+    /// of hits in batches that the buffer already dropped.
     fn replay_after(&mut self, last: u64) -> (usize, u64) {
         let (replays, lost) = self.replays.take_after(last);
         let replayed = replays.len();
@@ -355,13 +359,13 @@ impl ShardFlusher {
         while self.pop_front_if(|one| one.batch.fence.is_opening()).is_some() {}
     }
 
-    /// Prepends a batch that creates the fence if the store still shows this witness.
+    /// Prepends a batch to create the fence, which is applied only if the store still has this witness.
     fn open(&mut self, sequence: u64, witness: Option<Witness>) {
         self.writer.sequence = self.writer.sequence.max(sequence);
         self.push_front(Batch { witness, ..self.empty(self.writer.fence(0, sequence)) });
     }
 
-    /// Links each batch to the one before it, and the first one to `last`, because batches in between can no longer be sent.
+    /// Links the outgoing batches, starting at `last`, because the batches in between can't be sent any more.
     fn link(&mut self, mut last: u64) {
         for one in &mut self.outgoing {
             if one.batch.fence.after != last {
@@ -371,7 +375,7 @@ impl ShardFlusher {
         }
     }
 
-    /// Prepends a batch that the ledger counts as applied, or that has no hits.
+    /// Prepends a batch that either counts as applied in the ledger or doesn't contain hits.
     fn push_front(&mut self, batch: impl Into<Arc<Batch>>) {
         self.outgoing.push_front(Outgoing { batch: batch.into(), replay: true, in_doubt: None });
     }
@@ -380,14 +384,14 @@ impl ShardFlusher {
         if condition(self.outgoing.front()?) { self.outgoing.pop_front() } else { None }
     }
 
-    /// Settles a batch as in doubt; returns its hits and its visitors.
+    /// Resolves a batch as in doubt. Returns the hits and the visitors of the batch.
     fn doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
         let Outgoing { batch, replay, .. } = one;
         self.tally.backlog.doubt(&batch, replay);
         (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
     }
 
-    /// Creates another batch of these visitors.
+    /// Enqueues a batch of these visitors.
     fn send_visitors(&mut self, sketches: Vec<VisitorCell>) {
         if sketches.is_empty() {
             return;
@@ -402,8 +406,9 @@ impl ShardFlusher {
         });
     }
 
-    /// Becomes a new writer, because another process sent different batches under the sequences of this one, from a copy of its
-    /// spool. Those may contain any of the hits in flight, so these are in doubt.
+    /// Switches to a new writer id, because another process used a copy of our spool to send different
+    /// batches with the same sequences. These batches could contain any hits that are in flight here, so we
+    /// count the hits as in doubt.
     fn give_way(&mut self) {
         let (mut hits, mut sketches) = (0, Vec::new());
         for one in std::mem::take(&mut self.outgoing) {
@@ -433,7 +438,7 @@ impl ShardFlusher {
         self.outgoing.push_back(Outgoing { batch: Arc::new(batch), replay: false, in_doubt: None });
     }
 
-    /// Creates the fence of a new writer with an empty batch.
+    /// Creates the fence of a new writer via an empty batch.
     fn begin(&mut self) {
         if self.writer.sequence == 0 {
             self.enqueue(self.nothing());
@@ -444,7 +449,7 @@ impl ShardFlusher {
         Batch::empty(self.shard, fence, &self.tally.grid)
     }
 
-    /// Returns an empty batch without a place in the sequence.
+    /// Returns an empty batch that doesn't have a sequence yet.
     fn nothing(&self) -> Batch {
         self.empty(self.writer.fence(0, 0))
     }

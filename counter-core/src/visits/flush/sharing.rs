@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use crate::visitor::{Salting, Salts};
 use crate::visits::store::Store;
 
-/// Shares the salts of visitors with other instances.
+/// Shares the visitor salts with other instances.
 #[derive(Debug)]
 pub(super) struct Sharing {
     salting: Salting,
@@ -16,8 +16,8 @@ impl Sharing {
         Self { salting, failing: false }
     }
 
-    /// Requests the salts that are due at `now` from the store. A missing salt is requested again the next time; until then,
-    /// this process uses a salt of its own.
+    /// Requests the salts that are due at `now` from the store. If this fails, the next call will retry; in
+    /// the meantime, this process uses a local salt.
     pub(super) async fn share(&mut self, store: &dyn Store, now: Timestamp) {
         let mut shared = caught(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {

@@ -1,13 +1,13 @@
 use crate::visits::ledger::Health;
 
-/// Monitors the difference between the clocks of this process and the store.
+/// Monitors the clock skew between this process and the store.
 #[derive(Debug, Default)]
 pub(super) struct SkewWatch {
     told: bool,
 }
 
 impl SkewWatch {
-    /// Logs when the difference exceeds the bound, and when it no longer does.
+    /// Logs when the skew exceeds the bound, and when it is back within the bound.
     pub(super) fn tell(&mut self, skew: Option<i64>) {
         let Some(seconds) = skew else { return };
         let far = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;

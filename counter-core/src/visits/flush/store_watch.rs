@@ -10,17 +10,17 @@ use crate::visits::store::Store;
 use crate::visits::store::identity::{KnownStore, Seen, StoreRecord, update};
 use crate::visits::tally::Tally;
 
-/// Monitors the id and the grid of the store.
+/// Monitors the store id and the grid.
 #[derive(Debug)]
 pub(super) struct StoreWatch {
     known: Arc<KnownStore>,
     due: Option<Instant>,
-    /// The number of connections at the last check.
+    /// Number of connections at the previous check.
     connections: u64,
     differs: bool,
 }
 
-/// The time between two reads of the record of the store.
+/// Time between reads of the store record.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 impl StoreWatch {
@@ -28,8 +28,8 @@ impl StoreWatch {
         Self { known, due: None, connections: 0, differs: false }
     }
 
-    /// Reads the record of the store when that is due: at the start, after each reconnection and once a minute. After an error,
-    /// the next call tries again.
+    /// Reads the store record if due: at the start, on a reconnection, and once a minute. On an error, the
+    /// next call will retry.
     pub(super) async fn look(&mut self, store: &dyn Store, tally: &Tally) {
         let connections = store.connections();
         let is_due = self.due.is_none_or(|due| due <= Instant::now());
@@ -42,13 +42,13 @@ impl StoreWatch {
                 self.note(record, at);
             }
             Ok(None) => {}
-            // The flusher reports an unavailable store.
+            // An unavailable store is already reported by the flusher.
             Err(_) => return,
         }
         (self.due, self.connections) = (Some(Instant::now() + INTERVAL), connections);
     }
 
-    /// Notes the store for the spool.
+    /// Records the store id for the spool, and warns when the id changes.
     fn note(&self, record: StoreRecord, at: Timestamp) {
         let id = record.id;
         if self.known.note(record, Seen { id, at }).is_some_and(|before| before.id != id) {
@@ -61,7 +61,7 @@ impl StoreWatch {
         }
     }
 
-    /// Compares the grids, and reports a new difference.
+    /// Compares the grids, and reports a new mismatch.
     fn compare(&mut self, record: &StoreRecord, tally: &Tally) {
         let mismatch = record.mismatch(&tally.grid);
         match (std::mem::replace(&mut self.differs, mismatch.is_some()), mismatch) {

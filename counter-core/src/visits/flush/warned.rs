@@ -1,9 +1,9 @@
-//! Log lines about refused parts of batches.
+//! Log lines for rejected parts of batches.
 
 use crate::log::unwind::tell;
 use crate::visits::store::{Batch, Part, Remark};
 
-/// The parts of the store whose refusals were already logged.
+/// Parts of the store for which a rejection was already logged.
 #[derive(Debug, Default)]
 pub(super) struct Warned {
     cell: bool,

@@ -5,25 +5,27 @@ use tokio::time::Instant;
 use crate::family::writer::WriterId;
 use crate::visits::store::{Fence, FenceKind, Incarnation, REMEMBERED, Witness};
 
-/// The owner of a sequence of batches, with its knowledge about the servers.
+/// The identity behind a batch sequence, and the state known about the servers.
 ///
-/// An address may lead to several servers in turn: an empty one, an old replica, a restored backup, and the first one again.
-/// Only the witnesses belong to one server.
+/// An address can lead to different servers over time, e.g. to an empty server, an old replica, a restored
+/// backup, or back to the original. Only the witnesses are specific to a server.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) id: WriterId,
     pub(super) incarnation: Incarnation,
-    /// The last sequence that was assigned to a batch.
+    /// Latest sequence assigned to a batch.
     pub(super) sequence: u64,
-    /// The highest acknowledged sequence, and the time of the last acknowledgement.
+    /// Highest acknowledged sequence, and the time of the latest acknowledgement.
     acknowledged: Option<(u64, Instant)>,
-    /// The witnesses of the servers after the fence was created, the latest last; at most [`MAX_WITNESSES`].
+    /// Server witnesses read since the fence was created, ordered from oldest to newest; at most
+    /// [`MAX_WITNESSES`].
     witnesses: Vec<Witness>,
-    /// True if the fence was created since a witness was last taken.
+    /// True if we need to read a witness, because there is a new fence since the previous read.
     is_unwitnessed: bool,
 }
 
-/// The maximum number of servers that a writer recognizes by their witness. A server that has the fence needs none.
+/// Maximum number of servers to recognize by witness. We don't need a witness for a server that has the
+/// fence.
 const MAX_WITNESSES: usize = 8;
 
 impl Writer {
@@ -38,7 +40,7 @@ impl Writer {
         }
     }
 
-    /// Returns the sequence of the next batch with counts; the very first batch is empty.
+    /// Returns the sequence of the next batch with counts. Sequence 1 is always an empty batch.
     pub(super) const fn upcoming(&self) -> u64 {
         if self.sequence == 0 { 2 } else { self.sequence + 1 }
     }
@@ -64,7 +66,7 @@ impl Writer {
         self.is_unwitnessed |= fence.is_opening();
     }
 
-    /// Returns the time since the last acknowledgement.
+    /// Returns the time since the latest acknowledgement.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.acknowledged.map(|(_, at)| at.elapsed())
     }
@@ -73,8 +75,8 @@ impl Writer {
         self.is_unwitnessed
     }
 
-    /// Notes the witness after the fence was created. A witness that does not list the writer comes from another server, so it
-    /// is taken again before the next batch.
+    /// Records the witness that was read for a new fence. If the witness doesn't list the writer, it comes
+    /// from another server, so we need to read it again before sending the next batch.
     pub(super) fn witness(&mut self, witness: Option<Witness>) {
         self.is_unwitnessed = witness.as_ref().is_some_and(|witness| !witness.listed);
         let Some(witness) = witness.filter(|witness| witness.data.is_some()) else { return };
@@ -85,7 +87,7 @@ impl Writer {
         self.witnesses.push(witness);
     }
 
-    /// Returns whether a server without the fence also lacks the counts, given its current witness.
+    /// Decides whether a server without the fence also lost the counts, given the current witness.
     pub(super) fn data_are_lost(&self, now: Option<&Witness>) -> bool {
         let before = |now: &Witness| {
             let known = self.witnesses.iter().find(|known| known.data == now.data);

@@ -1,4 +1,4 @@
-//! Exports the metrics of the process through the `metrics` facade.
+//! Exports process metrics via the `metrics` facade.
 
 use std::time::Duration;
 

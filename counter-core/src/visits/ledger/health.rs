@@ -2,89 +2,90 @@ use std::time::Duration;
 
 use super::hint::Hint;
 
-/// The state of the connection to the store, and what is waiting for it.
+/// The state of the connection to the store, and of the data to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
     /// Hits that the store has not acknowledged.
     pub pending: u64,
-    /// Counts and sketches in memory that the store has not acknowledged. What threads have counted in the same bucket may be
-    /// among them several times until it is merged.
+    /// Unacknowledged counts and sketches in memory. Until they are merged, the counts of different threads
+    /// in the same bucket are counted separately.
     pub pending_cells: usize,
-    /// Memory taken by batches that were acknowledged a short while ago and are kept in case they have to be
-    /// sent again: approximate, in bytes, 16 MiB for each shard at most.
+    /// Approximate memory for recently acknowledged batches that may have to be sent again, in bytes. This is
+    /// at most 16 MiB per shard.
     pub retained_bytes: usize,
-    /// Connections made to servers: each one after the first to a server replaces one that broke.
+    /// Connections made to servers. After the first connection to a server, this counts reconnects.
     pub connections: u64,
-    /// Time since the store acknowledged a batch; `None` before the first.
+    /// Time since the store acknowledged a batch; `None` before the first batch.
     pub since_acknowledged: Option<Duration>,
-    /// Time for which every attempt to flush has failed; `None` when the last one succeeded, or when the store
-    /// acknowledged some of its batches, as over a link that is too slow for all of them.
+    /// Time for which all attempts to flush have failed. This is `None` if the last attempt succeeded, or if
+    /// the store acknowledged some of the batches, e.g. because the link is too slow for all of them.
     pub failing_for: Option<Duration>,
-    /// Text of the error that the last attempt failed with; `None` when it succeeded.
+    /// Error of the latest attempt; `None` when it succeeded.
     pub last_error: Option<String>,
-    /// Time for which hits have been waiting and nothing has begun to send them; `None` while they are sent,
-    /// or nothing waits. It is set after five intervals of the flusher, at least a second: the flusher's
-    /// future is not polled, or has ended.
+    /// Time for which hits have been pending without an attempt to send them; `None` if hits are being sent,
+    /// or if there are none. This is set after five flush intervals, but at least a second, if the future of
+    /// the flusher is not polled or has completed.
     pub stalled_for: Option<Duration>,
-    /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative where
-    /// it was behind, `None` where that is not known.
+    /// Seconds by which the clock of this process is ahead of the store clock, as of the latest batch. This
+    /// is negative if it is behind, and `None` if it is not known.
     pub clock_skew: Option<i64>,
-    /// State of the [spool](crate::guide::spool); `None` without one.
+    /// State of the [spool](crate::guide::spool) if it is enabled.
     pub spool: Option<SpoolHealth>,
-    /// State of the archive that the store is a part of; `None` without one.
+    /// State of the archive if the store is part of an archive.
     pub archive: Option<ArchiveHealth>,
-    /// Signs that something is set up so that numbers are wrong, although nothing fails.
+    /// Signs of a configuration that results in wrong numbers, but does not fail.
     pub hints: Vec<Hint>,
 }
 
-/// The state of a spool, and what it does not have.
+/// The state of a spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpoolHealth {
-    /// Hits that neither the disk nor the store is known to have: a process that is killed loses them. While
-    /// the spool is well, they are those of the last 100 ms.
+    /// Hits that might neither be on disk nor in the store: these are lost if the process is killed. If the
+    /// spool is healthy, they are from the last 100 ms.
     pub unwritten: u64,
-    /// Size of this process's file on the disk, in bytes.
+    /// Size of this process's file on disk, in bytes.
     pub bytes: u64,
-    /// Files of ended processes whose hits are still to be sent, as of the last look at the directory.
+    /// Files of exited processes with hits to be sent, as of the latest directory scan.
     pub leftovers: usize,
-    /// Time since something was written; `None` before the first time.
+    /// Time since the last write; `None` before the first write.
     pub since_written: Option<Duration>,
-    /// Time for which every attempt to write has failed; `None` when the last one succeeded.
+    /// Time for which all writes have failed; `None` when the latest write succeeded.
     pub failing_for: Option<Duration>,
-    /// Text of the error that the last attempt to write failed with.
+    /// Error of the latest failed write.
     pub last_error: Option<String>,
 }
 
-/// The state of an archive, as this process saw it last.
+/// The state of an archive, as most recently observed by this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveHealth {
-    /// Buckets of a precision that left retention and wait for their last copy: the most of any precision.
+    /// Buckets past retention that still need to be copied, for the precision with the most.
     pub waiting_buckets: u32,
-    /// Keys and entries of the near store that could not be read when this process last copied buckets of their precision:
-    /// they are not in the archive.
+    /// Keys and entries of the near store that could not be read, when this process copied buckets of that
+    /// precision. These are missing in the archive.
     pub unreadable: u64,
-    /// Values that the near store has less of than the far one, as of this process's last audit; 0 if that repaired one of
-    /// them, and `None` before the first.
+    /// Values that are lower in the near store than in the far store, as of the latest audit by this process.
+    /// This is 0 if the audit repaired one of the stores, and `None` before the first audit.
     pub differing: Option<u64>,
-    /// True if the archive belongs to another store, and is neither read nor written.
+    /// True if the archive belongs to a different store. It is then neither read nor written.
     pub is_foreign: bool,
 }
 
 impl Health {
-    /// The clock skew in seconds that is still well; machines that are set by a time server differ by less.
+    /// Maximum clock skew of a healthy process, in seconds. If you use a time server, the clocks of your
+    /// machines will differ by less.
     pub const CLOCK_SKEW_BOUND: u64 = 5;
 
-    /// Returns whether batches are being sent, and the store accepts them.
+    /// Returns whether batches are being sent and accepted by the store.
     #[must_use]
     pub const fn is_well(&self) -> bool {
         self.failing_for.is_none() && self.stalled_for.is_none()
     }
 
-    /// Returns whether something needs attention, although batches may be accepted: a hint holds, the clock is
-    /// [off](Self::clock_off), or the spool cannot be written.
+    /// Returns `true` if something needs your attention, even though batches may be accepted: there is a
+    /// hint, the [clock skew](Self::excessive_clock_skew) is excessive, or the spool can't be written.
     ///
     /// ```
     /// use counter_core::Health;
@@ -100,8 +101,8 @@ impl Health {
         !self.hints.is_empty() || self.clock_off().is_some() || is_spool_failing
     }
 
-    /// Returns the clock skew if it exceeds [the bound](Self::CLOCK_SKEW_BOUND): this process then counts in
-    /// other buckets than other instances do.
+    /// Returns the clock skew if it exceeds [the bound](Self::CLOCK_SKEW_BOUND), i.e. if this process counts
+    /// in different buckets than other instances.
     #[must_use]
     pub fn clock_off(&self) -> Option<i64> {
         self.clock_skew.filter(|skew| skew.unsigned_abs() > Self::CLOCK_SKEW_BOUND)

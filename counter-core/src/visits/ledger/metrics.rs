@@ -3,17 +3,17 @@ use std::time::Duration;
 use super::Ledger;
 use super::health::{ArchiveHealth, Health, SpoolHealth};
 
-/// A number about this process, in the form in which exporters show it.
+/// A metric of this process, to be exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The metric's name, by the conventions of Prometheus; metrics that differ only in their label share it.
+    /// Metric name, following Prometheus conventions. Metrics that only differ in their label share a name.
     pub name: &'static str,
-    /// The metric's meaning, in one line.
+    /// Description in a single line.
     pub help: &'static str,
-    /// The name and the value of its label, if it has one.
+    /// Name and value of the label if there is one.
     pub label: Option<(&'static str, &'static str)>,
-    /// The metric's value.
+    /// Current value.
     pub value: MetricValue,
 }
 
@@ -21,15 +21,15 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MetricValue {
-    /// A number that only grows while the process runs.
+    /// A number that can only increase while the process is running.
     Counter(u64),
-    /// A number that goes up and down.
+    /// A number that can go up and down.
     Gauge(f64),
 }
 
-/// Lists all metrics of a ledger and a health, with those of the same name next to each other.
+/// Returns all metrics of a ledger and a health. Metrics with the same name are adjacent.
 ///
-/// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
+/// Both the `metrics` facade and the page `/metrics` use this list, so that they can't differ.
 pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
     let mut all = Vec::with_capacity(32);
     of_ledger(ledger, &mut all);
@@ -52,7 +52,7 @@ fn add(all: &mut Vec<Metric>, name: &'static str, help: &'static str, value: Met
     all.push(Metric { name, help, label: None, value });
 }
 
-/// Returns the seconds of a time, 0 if there is none.
+/// Returns a duration in seconds, or 0 if there is none.
 fn seconds(time: Option<Duration>) -> MetricValue {
     MetricValue::Gauge(time.unwrap_or_default().as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! The backlog: everything that the store has not acknowledged, by shard, and the account of it.
+//! The backlog: everything that the store has not acknowledged, by shard, with accounts.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -17,32 +17,33 @@ use crate::time::{Grid, Timestamp};
 use crate::visits::ledger::{Health, Hits, SpoolHealth};
 use crate::visits::store::Batch;
 
-/// The queues of all shards behind one lock, so that every observation finds a hit in exactly one place.
+/// The queues of all shards behind a single lock, so that a hit is always observed in exactly one place.
 ///
-/// Lock order: backlog, stripe, label. `F` is the state of the code that fills the queues, which has the same lock.
+/// Lock order: backlog, stripe, label. `F` is the state of the code that fills the queues, under the same
+/// lock.
 #[derive(Debug)]
 pub(crate) struct Backlog<F>(Mutex<Queues<F>>);
 
 /// The hits that the store has not acknowledged.
 #[derive(Debug)]
 pub(crate) struct Queues<F> {
-    /// The hits that are not in a batch yet, by shard of the store.
+    /// Hits that are not in a batch yet, by store shard.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) delivery: Delivery,
-    /// The account of the spool, if there is one.
+    /// Account of the spool if it is enabled.
     spool: Option<SpoolAccount>,
     pub(crate) folding: F,
 }
 
-/// The hits that wait for one shard of the store.
+/// The pending hits of a store shard.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "only entries of a journal name it"))]
     shard: Shard,
     pub(crate) pending: Pending,
-    /// The number of cells above which old ones are merged.
+    /// If there are more cells than this, old cells are merged.
     high_water: usize,
-    /// The rows that the spool has to write, if there is one.
+    /// Rows to be written to the spool if it is enabled.
     journal: Option<Journal>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct SpoolAccount {
     pub(crate) failing: Option<(Instant, String)>,
 }
 
-/// The minimum number of cells above which old ones are merged.
+/// Minimum number of cells to merge old cells.
 const MIN_HIGH_WATER: usize = 4096;
 const LOCK_POISONED: &str = "nothing panics under this lock";
 
@@ -83,17 +84,18 @@ impl<F> Backlog<F> {
         }
     }
 
-    /// Updates the journal of a shard, if there is a spool.
+    /// Updates the journal of a shard if there is a spool.
     pub(crate) fn journal(&self, shard: Shard, update: impl FnOnce(&mut Journal)) {
         self.lock().waiting[shard.index()].journal.as_mut().map(update);
     }
 
-    /// Updates the account of the batches of a shard.
+    /// Updates the batch account of a shard.
     pub(crate) fn account<T>(&self, shard: Shard, update: impl FnOnce(&mut Account) -> T) -> T {
         update(self.lock().delivery.account(shard))
     }
 
-    /// Notes a batch that was sent, or sent again, although it cannot be determined whether the store has it.
+    /// Marks a batch as in doubt: it has been sent or replayed, but we can't find out if the store applied
+    /// it.
     pub(crate) fn doubt(&self, batch: &Batch, replay: bool) {
         self.lock().delivery.doubt(batch, replay);
     }
@@ -101,14 +103,14 @@ impl<F> Backlog<F> {
 
 #[cfg(feature = "spool")]
 impl<F> Backlog<F> {
-    /// Keeps journals from now on.
+    /// Starts to keep journals.
     pub(crate) fn keep_journal(&self) {
         let queues = &mut *self.lock();
         queues.spool = Some(SpoolAccount::default());
         queues.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
     }
 
-    /// Notes that the file of the spool was removed.
+    /// Records that the spool file has been removed.
     pub(crate) fn lose_spool(&self) {
         for Waiting { pending, journal, .. } in &mut self.lock().waiting {
             journal.iter_mut().for_each(|journal| journal.lose(pending.hits()));
@@ -120,20 +122,20 @@ impl<F> Backlog<F> {
         self.lock().spool.as_mut().map(update).unwrap_or_default()
     }
 
-    /// Notes hits of an ended process that are about to be sent.
+    /// Records hits of an exited process that are about to be sent.
     pub(crate) fn recover(&self, batch: &Batch) {
         self.lock().delivery.recover(batch);
     }
 
-    /// Notes hits of an ended process that another one may have sent.
+    /// Records hits of an exited process that may already be sent by a different process.
     pub(crate) fn recover_in_doubt(&self, hits: u64) {
         self.lock().delivery.recover_in_doubt(hits);
     }
 }
 
 impl<F> Queues<F> {
-    /// Takes the hits that wait for a shard, in chunks that change at most `samples` samples. They stay pending until the store
-    /// acknowledges them.
+    /// Takes the pending hits of a shard, in chunks that change at most `samples` samples. These hits remain
+    /// pending until the store acknowledges them.
     pub(crate) fn take(
         &mut self,
         shard: Shard,
@@ -153,7 +155,8 @@ impl<F> Queues<F> {
         chunks
     }
 
-    /// Takes the rows that a spool has to write: of all shards, or of one shard before its batches are sent.
+    /// Takes the rows to be written to the spool, either for all shards or for a shard that is about to send
+    /// batches.
     #[cfg(feature = "spool")]
     pub(crate) fn entries(&mut self, of: Option<Shard>) -> Vec<JournalEntry> {
         let shards = self.waiting.iter_mut().filter(|waiting| of.is_none_or(|of| of == waiting.shard));
@@ -162,7 +165,7 @@ impl<F> Queues<F> {
         shards.filter_map(entry).collect()
     }
 
-    /// Merges old cells of shards that have many.
+    /// Merges old cells in large shards.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
         for waiting in &mut self.waiting {
             if waiting.pending.len() > waiting.high_water {
@@ -171,7 +174,7 @@ impl<F> Queues<F> {
         }
     }
 
-    /// Returns the start of the oldest bucket with hits that the store has not acknowledged.
+    /// Returns the start of the oldest bucket with unacknowledged hits.
     pub(crate) fn held_since(&self) -> Option<Timestamp> {
         let waiting = self.waiting.iter().filter_map(|waiting| waiting.pending.oldest());
         waiting.chain(self.delivery.accounts().iter().filter_map(Account::sent_since)).min()
@@ -184,11 +187,12 @@ impl<F> Queues<F> {
         hits
     }
 
-    /// Returns the health of the deliveries, and of the spool. Outside of the backlog, `pending` hits in `pending_cells` cells
-    /// wait as well. `patience` is the time after which a flusher that sends nothing counts as stalled.
+    /// Returns the health of the deliveries and of the spool. `pending` and `pending_cells` are the hits and
+    /// cells outside of the backlog. A flusher counts as stalled if it does not send anything for
+    /// `stall_timeout`.
     pub(crate) fn health(&self, pending: u64, pending_cells: usize, patience: Duration) -> Health {
         let accounts = self.delivery.accounts();
-        // Hits outside of the backlog wait for any of the shards, so the one that was served last is decisive.
+        // Hits outside of the backlog could go to any shard, so we use the shard with the latest attempt.
         let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
         let hits = |(waiting, account): (&Waiting, &Account)| waiting.pending.hits() + account.sent;
         let shards = || self.waiting.iter().zip(accounts);
@@ -201,7 +205,7 @@ impl<F> Queues<F> {
         let cells = |(waiting, account): (&Waiting, &Account)| waiting.pending.len() + account.sent_cells;
         let unwritten = |shard: (&Waiting, &Account)| {
             let unwritten = shard.0.journal.as_ref().map_or(0, Journal::unwritten);
-            // Acknowledged hits do not have to be written.
+            // Acknowledged hits do not need to be written.
             unwritten.min(hits(shard))
         };
         Health {
@@ -222,7 +226,7 @@ impl<F> Queues<F> {
 }
 
 impl Waiting {
-    /// Adds to the pending hits, and to the rows that the spool has to write.
+    /// Adds to the pending hits and to the rows for the spool.
     pub(crate) fn each(&mut self, mut add: impl FnMut(&mut Pending)) {
         add(&mut self.pending);
         if let Some(journal) = &mut self.journal {

@@ -1,38 +1,39 @@
-//! The counts that wait, as a list that is put in order when it has to be.
+//! Pending counts, in a list that is only sorted on demand.
 //!
-//! Cells come in runs: of each thread and each second those of all its counters, by number. To merge such runs takes
-//! two fifths of what it takes to find each cell in a table, and what is sent has to be in order in any case.
+//! Cells arrive in runs: for a thread and a second, all counters by number. Merging such runs takes two
+//! fifths of the time needed to look up the cells in a table, and cells must be sorted to be sent anyway.
 
 use super::key::Key;
 use crate::time::{Precisions, Timestamp};
 
-/// Counts of counters, by number.
+/// Counts by counter number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     list: Vec<(Key, u64)>,
-    /// The length of the first part of the list, which is ascending and has each cell once. What came later may have some of
-    /// them again.
+    /// Length of the sorted prefix without duplicates. The rest may contain duplicates.
     ordered: usize,
-    /// Places that some cells have in the list, or had: a source adds to few cells many times.
+    /// Cached positions of cells in the list, which may be outdated. A source adds to a small number of cells
+    /// very often.
     recent: Vec<u32>,
-    /// The number of cells that were taken last.
+    /// Number of cells taken by the previous `take`.
     usual: usize,
 }
 
-/// The number of cells whose place is known, a power of two: several times as many as a batch of a source has.
+/// Number of cached positions. This must be a power of two, and is larger than the batches of a source.
 const RECENT: usize = 1 << RECENT_BITS;
 const RECENT_BITS: u32 = 9;
 
 impl Cells {
-    /// Adds to the cell of a start that is the finest precision's; returns whether it may be a new one.
+    /// Adds to a cell with the finest precision. Returns `true` if the cell may be new.
     pub(super) fn add(&mut self, counter: u32, at: Timestamp, count: u64, set: &Precisions) -> bool {
-        // The next one nearly always has the same start, and a division takes as long as everything else.
+        // Consecutive cells almost always have the same start, and a division would cost as much as
+        // everything else here.
         let is_start = self.list.last().is_some_and(|(last, _)| last.finest == 0 && last.start == at);
         let start = if is_start { at } else { set.start(0, at) };
         self.push(Key { counter, finest: 0, start }, count)
     }
 
-    /// Adds to a cell; returns whether it may be a new one.
+    /// Adds to a cell. Returns `true` if the cell may be new.
     pub(super) fn push(&mut self, key: Key, count: u64) -> bool {
         if self.list.len() == self.list.capacity() {
             self.make_room();
@@ -51,8 +52,8 @@ impl Cells {
         }
     }
 
-    /// Merges what is there several times, so that the list has at most a few times the memory that its cells need, and grows if
-    /// there is still little room.
+    /// Merges duplicates to keep the list within a small multiple of the required memory, and grows the list
+    /// if it is still more than half full.
     #[cold]
     fn make_room(&mut self) {
         if self.list.is_empty() {
@@ -65,7 +66,7 @@ impl Cells {
         }
     }
 
-    /// Returns the number of cells; some may be among them again.
+    /// Returns the number of cells, including duplicates.
     pub(super) const fn len(&self) -> usize {
         self.list.len()
     }
@@ -79,9 +80,9 @@ impl Cells {
         self.list.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Folds what fine precisions no longer keep into coarser ones, and what is there several times.
+    /// Folds cells past the retention of fine precisions into coarser cells, and merges duplicates.
     pub(super) fn coarsen(&mut self, set: &Precisions, now: Timestamp) {
-        // Of a run all have the same place, and nearly always all are kept.
+        // We only need to check a single cell per run, and almost always all runs are within retention.
         let mut runs = self.list.chunk_by(|(one, _), (other, _)| one.place() == other.place());
         if !runs.all(|run| run[0].0.coarsened(set, now) == run[0].0) {
             self.ordered = 0;
@@ -90,7 +91,7 @@ impl Cells {
         self.order();
     }
 
-    /// Takes everything, in order.
+    /// Takes all cells, sorted.
     pub(super) fn take(&mut self) -> Vec<(Key, u64)> {
         self.order();
         (self.ordered, self.usual) = (0, self.list.len());
@@ -101,7 +102,7 @@ impl Cells {
         if self.ordered == self.list.len() {
             return;
         }
-        // The stable sort finds runs and merges them.
+        // The stable sort detects and merges runs.
         self.list.sort_by(|(one, _), (other, _)| one.order(other));
         self.list.dedup_by(|(key, count), (before, sum)| {
             let is_same = key == before;
@@ -114,13 +115,13 @@ impl Cells {
     }
 }
 
-/// Returns where the place of a cell is kept; others may have the same.
+/// Returns the index of a cell in the position cache, which may collide with other cells.
 fn recent(key: &Key) -> usize {
     let hash = key.number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - RECENT_BITS);
     usize::try_from(hash).unwrap_or(0)
 }
 
-/// Adds a count, of a file that may say anything.
+/// Adds a count. This saturates because a count from a file could be anything.
 const fn merge(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn what_is_added_again_and_again_takes_the_memory_of_what_there_is() {
         let (set, mut cells) = (Precisions::default(), Cells::default());
-        // More than those whose place is known.
+        // More counters than cached positions.
         let counters = 3 * u32::try_from(RECENT).expect("few");
         for _ in 0..1_000 {
             for counter in 0..counters {
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!((taken.len(), taken.iter().all(|(_, count)| *count == 1_000)), (counters as usize, true));
     }
 
-    /// Takes everything, and checks that it is in order and each cell is there once.
+    /// Takes everything, and checks that cells are sorted and unique.
     fn taken(cells: &mut Cells) -> BTreeMap<(u32, Timestamp, usize), u64> {
         let taken = cells.take();
         assert!(taken.is_sorted_by(|(one, _), (other, _)| one.order(other).is_lt()), "{taken:?}");
@@ -157,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// A table of cells says what must be there, whatever is folded in between.
+        /// Compares with a map as the model, with folding in between.
         #[test]
         fn what_is_taken_is_in_order_and_has_each_cell_once(
             steps in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! A cutter of all that waits into chunks.
+//! Cutting pending hits into chunks.
 
 use super::key::Key;
 use super::{BINS, BYTES};
@@ -8,7 +8,7 @@ use crate::time::{Grid, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::{BinCell, Cell, VisitorCell};
 
-/// Cells, sketches and bins small enough for one batch.
+/// Cells, sketches and bins that fit into a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) cells: Vec<Cell>,
@@ -17,40 +17,41 @@ pub(crate) struct Chunk {
     pub(super) cost: Cost,
 }
 
-/// The cost of a batch: about 3 µs of the store's time for each unit of work, and its bytes on the wire.
+/// The cost of a batch: units of work, with about 3 µs of store time per unit, and bytes on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     pub(super) work: usize,
     pub(super) bytes: usize,
 }
 
-/// A cutter of all that waits into chunks.
+/// Cuts pending hits into chunks.
 #[derive(Debug)]
 pub(super) struct Cutter<'a> {
     grid: &'a Grid,
     most: Cost,
-    /// The chunks, of which the last one has no cells yet.
+    /// Chunks so far. The cells of the current chunk are in `cells`.
     chunks: Vec<Chunk>,
-    /// The cells of the last chunk by place, ascending: those of the same buckets are put next to each other.
+    /// Cells of the current chunk in ascending order of places, so that cells in the same bucket are
+    /// adjacent.
     cells: Vec<(Place, Vec<Cell>)>,
-    /// Two cells that followed each other, and the samples that the second one changes and the first one does not.
+    /// Two consecutive cells, and the number of samples that only the second cell changes.
     last: Option<(Key<()>, Key<()>, usize)>,
 }
 
 /// A start, and the index of the finest precision.
 type Place = (Timestamp, usize);
 
-/// The number of places that are kept from one chunk to the next.
+/// Maximum number of places to reuse for the next chunk.
 const PLACES: usize = 16;
 
 impl<'a> Cutter<'a> {
-    /// Creates a cutter whose chunks change this many samples at most.
+    /// Creates a cutter for chunks that change at most this number of samples.
     pub(super) fn new(grid: &'a Grid, samples: usize) -> Self {
         let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
         Self { grid, most, chunks: Vec::new(), cells: Vec::new(), last: None }
     }
 
-    /// Adds the cells of a counter, in the order of time. They are put in one chunk where they fit.
+    /// Adds the cells of a counter, ordered by time. They share a chunk if they fit.
     pub(super) fn counts(&mut self, counter: &CounterName, cells: impl Iterator<Item = (Key<()>, u64)>) {
         let bytes = counter.len() + 96;
         let mut before = None;
@@ -106,7 +107,8 @@ impl<'a> Cutter<'a> {
         self.chunks
     }
 
-    /// Returns the samples that a cell changes and the one before it, of the same counter, does not.
+    /// Returns the number of samples that a cell changes in addition to the previous cell of the same
+    /// counter.
     fn new_samples(&mut self, before: Key<()>, key: Key<()>) -> usize {
         match self.last {
             // Most counters have cells in the same seconds.
@@ -119,7 +121,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the last chunk if it has room for `more`, or a new one, where it costs `all`.
+    /// Returns the current chunk if `more` fits into it, otherwise a new chunk at the cost of `all`.
     fn room(&mut self, more: Cost, all: Cost) -> &mut Chunk {
         let most = self.most;
         let fits = |has: Cost| has.work + more.work <= most.work && has.bytes + more.bytes <= most.bytes;
@@ -134,11 +136,12 @@ impl<'a> Cutter<'a> {
         chunk
     }
 
-    /// Gives the last chunk its cells.
+    /// Moves the cells into the current chunk.
     fn close(&mut self) {
         let Some(chunk) = self.chunks.last_mut() else { return };
         chunk.cells.reserve_exact(self.cells.iter().map(|(_, cells)| cells.len()).sum());
-        // Lists that are empty keep their room, for the next chunk has nearly always the same places.
+        // We keep the empty lists to reuse their allocations, because the next chunk will almost always have
+        // the same places.
         self.cells.iter_mut().for_each(|(_, cells)| chunk.cells.append(cells));
         if self.cells.len() > PLACES {
             self.cells.clear();
@@ -147,23 +150,23 @@ impl<'a> Cutter<'a> {
 }
 
 impl VisitorCell {
-    /// Returns whether to send the registers as one dense value instead of one by one.
+    /// Returns `true` if the registers should be sent as a single dense value.
     pub(crate) fn travels_dense(&self) -> bool {
         travels_dense(&self.raised)
     }
 }
 
-/// Single elements cost 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
+/// An element costs 0.3 µs on a large target, but 4 µs on a small one. A dense value costs 0.3 ms on both.
 fn travels_dense(raised: &Sketch) -> bool {
     raised.len() > 300
 }
 
-/// Estimates the work of sending the registers of a sketch.
+/// Estimates the work to send the registers of a sketch.
 pub(crate) fn sketch_work(raised: &Sketch) -> usize {
     if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
 }
 
-/// Estimates the bytes of a cell of visitors in a batch.
+/// Estimates the size of a visitor cell in a batch, in bytes.
 pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
     let name = cell.counter.len() + 96;
     if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.len() }

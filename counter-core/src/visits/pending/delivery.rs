@@ -6,35 +6,35 @@ use crate::time::Timestamp;
 use crate::visits::ledger::Hits;
 use crate::visits::store::{Batch, Cell, Part, Remark};
 
-/// The account of the hits that have left the tally: on their way to a shard of the store, or settled.
+/// The account of the hits that have left the tally, which are either on the way to a store shard or final.
 ///
-/// The flusher writes it and the ledger reads it under the lock of the backlog, so every observation
-/// finds a hit in exactly one place.
+/// The flusher updates this and the ledger reads it, both under the backlog lock, so that a hit is always
+/// observed in exactly one place.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// The accounts, by shard.
+    /// Accounts by shard.
     accounts: Vec<Account>,
     settled: Hits,
 }
 
-/// The account of one shard.
+/// The account of a shard.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Hits and cells in batches that are not acknowledged yet.
+    /// Hits and cells in unacknowledged batches.
     pub(crate) sent: u64,
     pub(crate) sent_cells: usize,
-    /// The oldest start of these cells; it says nothing while no hits are sent.
+    /// Oldest start of these cells; meaningless if no hits have been sent.
     oldest_sent: Timestamp,
     pub(crate) acknowledged: Option<Instant>,
-    /// The time at which the flusher last began to send, or could have begun.
+    /// Time when the flusher most recently started to send, or could have.
     pub(crate) attempted: Instant,
-    /// The memory taken by batches that might have to be sent again, in bytes.
+    /// Memory for batches that may have to be sent again, in bytes.
     pub(crate) retained: usize,
-    /// The error of the last exchange, and the time since which every exchange has failed.
+    /// Error of the latest exchange, and the time since when exchanges have been failing.
     failing: Option<(Instant, String)>,
-    /// The time of the last exchange.
+    /// Time of the latest exchange.
     exchanged: Instant,
-    /// True if batches were acknowledged in the last exchange, whether it failed in the end or not.
+    /// True if batches were acknowledged during the latest exchange, even if it failed later.
     is_progressing: bool,
 }
 
@@ -43,7 +43,7 @@ impl Delivery {
         Self { accounts: shards.iter().map(|_| Account::new()).collect(), settled: Hits::default() }
     }
 
-    /// Notes that chunks were sent to a shard.
+    /// Records that chunks have been sent to a shard.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.account(shard);
         for Chunk { cells, sketches, bins, .. } in chunks {
@@ -52,8 +52,8 @@ impl Delivery {
         }
     }
 
-    /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
-    /// first acknowledged.
+    /// Records that the store applied a batch, except for rejected parts. A replay is already accounted for
+    /// by the first acknowledgement.
     pub(crate) fn acknowledge(&mut self, batch: &Batch, remarks: &[Remark], replay: bool) {
         let account = self.account(batch.shard);
         account.acknowledged = Some(Instant::now());
@@ -79,11 +79,12 @@ impl Delivery {
         }
     }
 
-    /// Notes a batch that was sent, or sent again, without any way to learn whether the store has it.
+    /// Marks a batch as in doubt: it has been sent or replayed, but we can't find out if the store applied
+    /// it.
     pub(crate) fn doubt(&mut self, batch: &Batch, replay: bool) {
         let mut hits = batch.hits();
         if replay {
-            // The store may have refused some of them at first, which are dropped already.
+            // Some hits might have been rejected by the first attempt, and these are already dropped.
             let expired = batch.expired_hits().min(self.settled.expired);
             let applied = (hits - expired).min(self.settled.applied);
             self.settled.expired -= expired;
@@ -97,7 +98,7 @@ impl Delivery {
         self.settled.dropped.in_doubt += hits;
     }
 
-    /// Notes hits of an ended process that are about to be sent.
+    /// Records hits of an exited process that are about to be sent.
     #[cfg(feature = "spool")]
     pub(crate) fn recover(&mut self, batch: &Batch) {
         let hits = batch.hits();
@@ -108,7 +109,7 @@ impl Delivery {
         account.sent_cells += batch.len();
     }
 
-    /// Notes hits of an ended process that another one may have sent.
+    /// Records hits of an exited process that may already be sent by a different process.
     #[cfg(feature = "spool")]
     pub(crate) fn recover_in_doubt(&mut self, hits: u64) {
         self.settled.recorded += hits;
@@ -116,12 +117,12 @@ impl Delivery {
         self.settled.dropped.in_doubt += hits;
     }
 
-    /// Notes hits that the store acknowledged and then lost for good.
+    /// Records hits that the store has acknowledged, but lost for good.
     pub(crate) fn lose(&mut self, hits: u64) {
         self.settled.lost_by_server += hits;
     }
 
-    /// Returns the hits that are settled, with those on their way as pending.
+    /// Returns the final hits, with hits on the way to the store as pending.
     pub(crate) fn hits(&self) -> Hits {
         Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.settled }
     }
@@ -159,30 +160,32 @@ impl Account {
         self.oldest_sent = cells.iter().map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
     }
 
-    /// Returns the start of the oldest bucket with hits in batches that are not acknowledged.
+    /// Returns the start of the oldest bucket with hits in unacknowledged batches.
     pub(crate) fn sent_since(&self) -> Option<Timestamp> {
         (self.sent > 0).then_some(self.oldest_sent)
     }
 
-    /// Notes that the flusher begins to send what is waiting for the shard.
+    /// Records that the flusher starts to send the pending hits of the shard.
     pub(crate) fn attempt(&mut self) {
         self.attempted = Instant::now();
     }
 
-    /// Notes how the last exchange with the shard went; returns since when the exchanges before it had failed.
+    /// Records the result of an exchange with the shard. Returns since when all previous exchanges have
+    /// failed.
     pub(crate) fn exchange(&mut self, error: Option<String>) -> Option<Instant> {
         let now = Instant::now();
         self.is_progressing = self.has_acknowledged_since_exchange();
         self.exchanged = now;
         let before = self.failing.take().map(|(since, _)| since);
-        // Without progress, it has been failing since the last acknowledgement at the latest.
+        // Without progress, the shard has been failing since the last acknowledgement at the latest.
         let since = if self.is_progressing { now } else { before.unwrap_or(now) };
         self.failing = error.map(|error| (since, error));
         before
     }
 
-    /// Returns the error of the last exchange, and since when nothing was acknowledged; `None` for that time while
-    /// batches are acknowledged, as over a link that is too slow for all of them.
+    /// Returns the error of the last exchange, and since when the store has not acknowledged anything. The
+    /// time is `None` while batches are still being acknowledged, e.g. if the link is just too slow for all
+    /// of them.
     pub(crate) fn failing(&self) -> Option<(Option<Instant>, &str)> {
         let (since, error) = self.failing.as_ref()?;
         let is_progressing = self.is_progressing || self.has_acknowledged_since_exchange();

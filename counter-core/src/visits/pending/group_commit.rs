@@ -4,14 +4,14 @@ use tokio::sync::{Notify, watch};
 
 use crate::family::shard::{Shard, Shards};
 
-/// The flushes of each shard, for callers that wait until the store has what they recorded.
+/// The flushes of all shards, to wait until the store has all recorded hits.
 ///
-/// A flush takes everything that was recorded before it began. A caller therefore waits for the end of the
-/// flush after the last one that has begun, and all callers that wait at the same time share one batch.
+/// A flush takes everything that is recorded before it starts. A caller thus needs to wait for the flush
+/// after the current one, and concurrent callers share a batch.
 #[derive(Debug)]
 pub(crate) struct GroupCommit(Box<[Flushes]>);
 
-/// The flushes of one shard.
+/// The flushes of a shard.
 #[derive(Debug)]
 struct Flushes {
     begun: AtomicU64,
@@ -19,7 +19,7 @@ struct Flushes {
     requested: Notify,
 }
 
-/// A claim on the flushes that take what was recorded in some shards.
+/// A ticket to wait for the flushes that will take the hits recorded in some shards.
 #[derive(Debug)]
 pub(crate) struct CommitTicket(Vec<(watch::Receiver<u64>, u64)>);
 
@@ -30,26 +30,28 @@ impl GroupCommit {
         Self(shards.iter().map(flushes).collect())
     }
 
-    /// Begins a flush and returns its number. It must be called before anything is taken: of a caller that
-    /// records meanwhile either the flush sees the hits, or the caller sees the new number and waits for the next flush.
+    /// Starts a flush and returns the flush number. This must be called before any hits are taken: if a
+    /// caller records hits concurrently, then either the flush will take the hits, or the caller will see the
+    /// new number and wait for the next flush.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
         let flush = self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1;
-        // With that of a ticket: hits are recorded without a lock, and each side writes first and then reads.
+        // Pairs with the fence in `ticket`. Hits are recorded without a lock, so both sides must write before
+        // they read.
         fence(Ordering::SeqCst);
         flush
     }
 
-    /// Ends a flush: the store has everything that this flush and all earlier ones took.
+    /// Completes a flush, i.e. the store has everything taken by this flush and all previous flushes.
     pub(crate) fn end(&self, shard: Shard, flush: u64) {
         self.0[shard.index()].ended.send_replace(flush);
     }
 
-    /// Completes when a caller waits for a flush that has not begun.
+    /// Completes if a caller is waiting for a flush that has not started yet.
     pub(crate) async fn requested(&self, shard: Shard) {
         self.0[shard.index()].requested.notified().await;
     }
 
-    /// Requests the next flushes of these shards, which take what was recorded in them before this call.
+    /// Requests the next flushes of these shards, which will take everything recorded prior to this call.
     pub(crate) fn ticket(&self, shards: impl IntoIterator<Item = Shard>) -> CommitTicket {
         let mut shards: Vec<_> = shards.into_iter().collect();
         shards.sort_unstable();
@@ -66,7 +68,7 @@ impl GroupCommit {
 }
 
 impl CommitTicket {
-    /// Completes when the store has everything; never when nothing is flushed any more.
+    /// Completes when the store has everything. This will never complete if there are no more flushes.
     pub(crate) async fn wait(self) {
         for (mut ended, flush) in self.0 {
             if ended.wait_for(|last| *last >= flush).await.is_err() {

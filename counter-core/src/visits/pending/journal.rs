@@ -1,8 +1,8 @@
-//! The rows that a spool has to write: the difference between its file and what waits in the process, for each shard.
+//! Rows to be written to a spool, i.e. the difference between the file and the pending hits, by shard.
 //!
-//! The file of a spool has rows by the sequence under which the store is, or will be, sent their content: the
-//! batches that were cut, and after them what was added since, whose sequence is that of the batch that will
-//! carry it. So the store's fence alone decides which rows count, whatever became of the process.
+//! The rows in the file have the sequence that the store gets with the same data: either the sequence of a
+//! batch, or, for hits that have been added since, the sequence of the batch that will contain these hits.
+//! This way, we only need the fence in the store to find out which rows still count, even after a crash.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,59 +12,60 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::visits::store::{Batch, Incarnation, Witness};
 
-/// The journal of one shard. Everything in it changes under the lock of the backlog, together with
-/// what it describes.
+/// The journal of a shard. This is only changed under the backlog lock, along with the data that it
+/// describes.
 #[derive(Debug)]
 pub(crate) struct Journal {
     writer: WriterId,
     incarnation: Incarnation,
     witness: Option<Witness>,
-    /// The sequence of the batch that will carry what waits; `None` while that is being cut into batches.
+    /// Sequence of the batch that will contain the pending hits; `None` while they are being cut into
+    /// batches.
     next: Option<u64>,
-    /// The batches that the store may still have to be sent, by sequence.
+    /// Batches that may have to be sent, by sequence.
     batches: VecDeque<Arc<Batch>>,
-    /// The lowest sequence that is still needed.
+    /// Lowest sequence that we need to keep.
     oldest: u64,
-    /// The hits that were added to what waits and never taken to be written.
+    /// Hits added to the pending hits, but not yet taken to be written.
     added: Pending,
-    /// The hits that were cut into batches, or were left to a whole entry, before they were taken to be written.
+    /// Hits that have been cut into batches, or left to a full entry, and not yet taken to be written.
     cut: u64,
-    /// The hits that were taken to be written, and are not known to be.
+    /// Hits that have been taken to be written, but are not known to be in the file.
     taken: u64,
-    /// The hits of several batches that the file has only as what waited before they were cut.
+    /// Hits in more than one batch, if the file only contains them as pending hits from before the cut.
     waited: u64,
-    /// The highest sequence of a batch in the file.
+    /// Highest sequence of a batch in the file.
     written: u64,
     file: File,
-    /// Set where the file lacks the witness, or rows of an old sequence are to be replaced.
+    /// Set if the witness is missing in the file, or if rows with an old sequence need to be replaced.
     is_changed: bool,
 }
 
-/// State of the file, as far as it is known.
+/// The known state of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
-    /// It lacks something: the next entry is a whole one.
+    /// The file is incomplete, so the next entry must be a full one.
     Stale,
-    /// An entry was taken, and unless it is written, the next is a whole one.
+    /// An entry has been taken. If writing it fails, the next entry must be a full one.
     UnderWay,
-    /// It has everything but what was added since.
+    /// The file has everything except for recently added hits.
     Current,
 }
 
-/// The rows to write for one shard.
+/// The rows to write for a shard.
 #[derive(Debug)]
 pub(crate) struct JournalEntry {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
-    /// The process that wrote what waits.
+    /// The process that wrote the pending hits.
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
-    /// Set where these rows replace all others of the shard.
+    /// True if this entry replaces all rows of the shard.
     pub(crate) is_whole: bool,
-    /// The lowest sequence that is still needed.
+    /// The lowest sequence that we need to keep.
     pub(crate) oldest: u64,
     pub(crate) batches: Vec<Arc<Batch>>,
-    /// The sequence of what waits; what waited under a lower one is in batches now.
+    /// Sequence of the pending hits. Pending hits with a lower sequence have been cut into batches.
     pub(crate) next: u64,
     pub(crate) waiting: Pending,
 }
@@ -92,19 +93,19 @@ impl Journal {
         &mut self.added
     }
 
-    /// Returns the hits that the file is not known to have.
+    /// Returns the number of hits that may be missing in the file.
     pub(crate) fn unwritten(&self) -> u64 {
         self.taken + self.cut + self.added.hits()
     }
 
-    /// Notes that everything that waits was taken, to be cut into batches.
+    /// Records that all pending hits have been taken, to be cut into batches.
     pub(crate) fn take(&mut self) {
         self.cut += self.added.hits();
         self.added = Pending::default();
         self.next = None;
     }
 
-    /// Notes the batches that were cut, and the sequence of the next one.
+    /// Records new batches, and the sequence of the next batch.
     pub(crate) fn cut(&mut self, batches: impl IntoIterator<Item = Arc<Batch>>, next: u64) {
         self.batches.extend(batches);
         self.next = Some(next);
@@ -112,9 +113,10 @@ impl Journal {
         self.note_what_waited();
     }
 
-    /// Notes that the batches are about to be sent. One that is in no file is known by what waited, which has its sequence, but
-    /// of several that were cut from it nothing tells any more what the store has: neither does an entry of before, which
-    /// may still be under way while the disk fails, as that is not waited for.
+    /// Records that the batches are about to be sent. A single batch that is not in the file can still be
+    /// recognized via the pending hits, which have the same sequence. If there is more than one, however, we
+    /// could not tell which hits the store has. This also applies to a previous entry that is still being
+    /// written: if the disk is failing, we do not wait for this.
     pub(crate) fn send(&mut self) {
         let waited = std::mem::take(&mut self.waited);
         if self.unwritten_batches().next().is_some() {
@@ -133,7 +135,7 @@ impl Journal {
         self.waited = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
     }
 
-    /// Notes that a writer takes over, whose next batch has this sequence.
+    /// Records that a new writer takes over, starting with this sequence.
     pub(crate) fn begin(&mut self, writer: WriterId, incarnation: Incarnation, next: u64) {
         (self.writer, self.incarnation, self.witness) = (writer, incarnation, None);
         self.batches.clear();
@@ -147,7 +149,7 @@ impl Journal {
         self.witness = witness;
     }
 
-    /// Forgets batches of lower sequences. Their rows are deleted with whatever is written next.
+    /// Drops batches below this sequence. Their rows will be deleted with the next entry.
     pub(crate) fn release(&mut self, oldest: u64) {
         self.oldest = oldest;
         while self.batches.front().is_some_and(|batch| batch.fence.sequence < oldest) {
@@ -155,21 +157,23 @@ impl Journal {
         }
     }
 
-    /// Makes the next entry a whole one, whatever becomes of one that was taken. What was added is in that anyway, and would
-    /// grow for as long as none is taken.
+    /// Forces the next entry to be a full one, even if a taken entry is written in the meantime. A full entry
+    /// also contains the added hits, so we drop these here. Otherwise, they would grow until an entry is
+    /// taken.
     pub(crate) fn spoil(&mut self) {
         self.cut += std::mem::take(&mut self.added).hits();
         self.file = File::Stale;
     }
 
-    /// Notes that there is no file any more; `waiting` hits wait.
+    /// Records that the file no longer exists; `waiting` is the number of pending hits.
     pub(crate) fn lose(&mut self, waiting: u64) {
         self.spoil();
         self.cut = 0;
         self.taken = waiting + self.batches.iter().map(|batch| batch.hits()).sum::<u64>();
     }
 
-    /// Takes what is to be written; until it is [`written`](Self::written), the file is not relied on.
+    /// Takes an entry to write. We can't rely on the file until this entry has been
+    /// [`written`](Self::written).
     pub(crate) fn entry(&mut self, shard: Shard, pending: &Pending) -> Option<JournalEntry> {
         let next = self.next?;
         let is_whole = self.file != File::Current;
@@ -187,7 +191,7 @@ impl Journal {
         Some(JournalEntry { shard, writer, incarnation, witness, is_whole, oldest, batches, next, waiting })
     }
 
-    /// Notes that an entry is in the file.
+    /// Records that an entry is in the file.
     pub(crate) fn written(&mut self, entry: &JournalEntry) {
         if entry.writer == self.writer && self.file == File::UnderWay {
             self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
@@ -229,8 +233,8 @@ mod tests {
             journal.added().add(counter, Timestamp::MIN, 1, &grid);
         }
         let under_way = journal.entry(shard, &pending).expect("there is something to write");
-        // The disk has failed before, so nothing waits for this entry. Once the store has an empty batch under its
-        // sequence, what it has in the file counts no more.
+        // The disk is already failing, so sending does not wait for this entry. If the store then receives an
+        // empty batch with the same sequence, the rows in the file no longer count.
         journal.take();
         journal.cut([batch(shard, 3, "a"), batch(shard, 4, "b")], 5);
         journal.send();

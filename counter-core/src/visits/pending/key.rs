@@ -1,11 +1,12 @@
-//! The key of a cell that waits.
+//! Keys of pending cells.
 
 use std::cmp::Ordering;
 
 use crate::time::{Precisions, Retention, Timestamp};
 
-/// A counter, the index of the finest precision that still keeps the count, and a start for it and the
-/// coarser ones. The index of a count that has expired is the number of precisions: only a lifetime has it.
+/// A counter, the index of the finest precision that still keeps the count, and a start that applies to this
+/// and all coarser precisions. For an expired count, the index is the number of precisions: only the lifetime
+/// includes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key<C = u32> {
     pub(super) counter: C,
@@ -14,21 +15,21 @@ pub(super) struct Key<C = u32> {
 }
 
 impl Key {
-    /// Compares so that the cells of a counter are together, in the order of time.
+    /// Compares keys by counter, then by time.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         self.number().cmp(&other.number()).then_with(|| self.finest.cmp(&other.finest))
     }
 
-    /// Returns a number that sorts the cells of a counter together, in the order of time. Comparing one number takes
-    /// two thirds of the time of comparing field by field.
+    /// Returns a number to sort keys by counter, then by time. This takes two thirds of the time needed to
+    /// compare the fields.
     pub(super) const fn number(&self) -> u64 {
-        // The last instant has 38 bits, and there is no memory for counters of more than 26.
+        // The maximum timestamp has 38 bits, and more than 26 bits of counters would not fit into memory.
         (self.counter as u64) << 38 | self.start.as_unix()
     }
 }
 
 impl<C> Key<C> {
-    /// Returns the number of samples that it changes: one for each precision that keeps it, or a lifetime.
+    /// Returns the number of samples that this changes: one per precision, or the lifetime.
     pub(super) fn precisions(&self, set: &Precisions) -> usize {
         (set.iter().len() - self.finest).max(1)
     }
@@ -38,7 +39,7 @@ impl<C> Key<C> {
         Key { counter: (), finest: self.finest, start: self.start }
     }
 
-    /// Returns the key with the finest precision that keeps the count at `now`, or as one that has expired.
+    /// Returns the key with the finest precision that keeps the count at `now`, or as an expired key.
     pub(super) fn coarsened(self, set: &Precisions, now: Timestamp) -> Self {
         match set.finest_wanted(self.finest, self.start, now).unwrap_or(set.iter().len()) {
             finest if finest == self.finest => self,
@@ -53,7 +54,7 @@ impl<C> Key<C> {
 }
 
 impl Key<()> {
-    /// Returns the number of samples that it changes and an earlier key of the same counter does not.
+    /// Returns the number of samples that this changes in addition to an earlier key of the same counter.
     pub(super) fn new_samples(&self, earlier: &Self, set: &Precisions) -> usize {
         let is_shared = |(place, kept): &(usize, Retention)| {
             *place >= earlier.finest && kept.precision.bucket(self.start).start <= earlier.start

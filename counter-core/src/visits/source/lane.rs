@@ -11,20 +11,20 @@ use crate::visits::pending::Pending;
 use crate::visits::store::{Batch, Fence, FenceKind, SAMPLES};
 use crate::visits::tally::Tally;
 
-/// The records of a source that one shard has not counted yet, merged into cells.
+/// Records of a source that a shard has not counted yet, merged into cells.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// The last known position of the shard.
+    /// Latest known position of the shard.
     pub(super) counted: u64,
-    /// The position below which records are counted or in the batch in flight.
+    /// Position up to which records are either counted or in the batch in flight.
     pub(super) read_to: u64,
     pending: Pending,
-    /// An upper bound of the work of a batch of the pending records.
+    /// Upper bound for the work of a batch with the pending records.
     work: usize,
-    /// True if some of the records belong to this shard.
+    /// True if any of the records belong to this shard.
     touched: bool,
-    /// The batch that was sent and is not acknowledged; it must not change.
+    /// The batch in flight. Must not be changed until it is acknowledged.
     pub(super) outgoing: Option<Batch>,
 }
 
@@ -49,7 +49,7 @@ impl Lane {
         }
     }
 
-    /// Adds counts of the values of a label; returns their sum.
+    /// Adds counts for the values of a label, and returns the sum.
     pub(super) fn add_label(
         &mut self,
         counts: impl IntoIterator<Item = (CounterName, u64)>,
@@ -76,24 +76,24 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane has enough for a batch.
+    /// Returns `true` if there is enough data for a batch.
     pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
         if self.work < SAMPLES {
             return false;
         }
-        // Old records merge into few cells, so they need few batches.
+        // Old records will merge into fewer cells, so that we need fewer batches.
         self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
-        // An exact check for each record would be too expensive.
+        // An exact check for every record would be too expensive.
         self.work >= SAMPLES / 8 * 7
     }
 
-    /// Returns whether there are records to send.
+    /// Returns `true` if there are records to send.
     pub(super) const fn is_due(&self) -> bool {
         self.touched || self.outgoing.is_some()
     }
 
-    /// Creates a batch of all records up to `position`, unless one is in flight.
+    /// Creates a batch of all records up to `position`, if none is in flight.
     pub(super) fn cut(&mut self, source: WriterId, life: Option<Duration>, position: u64, tally: &Tally) {
         if self.outgoing.is_some() || self.counted >= position {
             return;
@@ -110,7 +110,8 @@ impl Lane {
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
     }
 
-    /// Discards unacknowledged records, because the shard is at another position; returns their hits.
+    /// Discards unacknowledged records, because the shard is at a different position. Returns the number of
+    /// discarded hits.
     pub(super) fn move_to(&mut self, position: u64) -> u64 {
         let sent = self.outgoing.take().map_or(0, |batch| batch.hits());
         let hits = sent + self.pending.hits();
@@ -130,7 +131,8 @@ mod tests {
     use super::*;
     use crate::family::shard::Shards;
 
-    /// The hits that a batch has when its lane is full, of one in each second from so long ago on.
+    /// Returns the number of hits in a batch when the lane is full, given a hit per second from `seconds_ago`
+    /// on.
     fn hits_of_a_batch(seconds_ago: u64) -> u64 {
         let (grid, now) = (Grid::default(), Timestamp::now());
         let mut lane = Lane::new(Shards::ONE.iter().next().expect("one"));

@@ -8,22 +8,23 @@ use super::name::SourceName;
 use crate::time::Timestamp;
 use crate::visits::ledger::{Dropped, Ignored, Skip};
 
-/// Accounts for every record that a source has read in this process, and for the hits of these records.
+/// Accounts for all records that a source has read in this process, and for the hits of these records.
 ///
-/// Two equations hold at every observation:
+/// Two equations always hold:
 ///
 /// - `records.read = recorded + already_counted + excluded + unmatched + ignored.total() + malformed`;
-/// - `hits.recorded = applied + pending + expired + returned + dropped.total()`, in hits by their weight.
+/// - `hits.recorded = applied + pending + expired + returned + dropped.total()`, where hits are counted by
+///   weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceLedger {
-    /// Records by decision.
+    /// Records, by decision.
     pub records: SourceRecords,
-    /// Hits by state.
+    /// Hits, by state.
     pub hits: SourceHits,
 }
 
-/// Records of a source by decision. A record that is read again is counted again.
+/// Records of a source, by decision. If a record is reread, this counts it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceRecords {
@@ -31,39 +32,39 @@ pub struct SourceRecords {
     pub read: u64,
     /// Records with at least one hit.
     pub recorded: u64,
-    /// Records that the store had already counted.
+    /// Records already counted by the store.
     pub already_counted: u64,
-    /// Records that a rule excludes.
+    /// Records excluded by a rule.
     pub excluded: u64,
-    /// Records that no rule matches.
+    /// Records not matched by any rule.
     pub unmatched: u64,
-    /// Records that were ignored for another reason.
+    /// Records ignored for other reasons.
     pub ignored: Ignored,
     /// Malformed records.
     pub malformed: u64,
-    /// Positions that were removed from the log before they were read; they are not part of `read`.
+    /// Positions deleted from the log before reading. These are not included in `read`.
     pub lost: u64,
 }
 
-/// Hits of a source by state, each counted by its weight.
+/// Hits of a source by state, counted by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceHits {
     /// All recorded hits.
     pub recorded: u64,
-    /// Hits that the store acknowledged.
+    /// Hits acknowledged by the store.
     pub applied: u64,
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Hits past the retention of all precisions, which only add to the lifetimes of their counters. Also hits that are too
-    /// old for the [lifetime](super::Sources::keep_for) of the source, which are not counted.
+    /// Hits past the retention of all precisions, which only add to the counter lifetimes. This also includes
+    /// hits too old for the [lifetime](super::Sources::keep_for) of the source, which are not counted.
     pub expired: u64,
-    /// Hits that were returned to the log, because the store was at another position, or the source was closed before the store
-    /// acknowledged them. The next reader determines whether they are counted.
+    /// Hits returned to the log, either because the store is at a different position or because the source
+    /// was closed early. The next reader will determine if these hits are already counted.
     pub returned: u64,
-    /// Hits that the store refused permanently.
+    /// Hits permanently rejected by the store.
     pub dropped: Dropped,
-    /// Recorded hits that were counted under `(other)`.
+    /// Recorded hits that count as `(other)`.
     pub overflow: u64,
 }
 
@@ -71,26 +72,27 @@ pub struct SourceHits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStatus {
-    /// The name.
+    /// The source name.
     pub name: SourceName,
-    /// The position at which this process first opened the source. Earlier records were counted before.
+    /// Position at which this process opened the source for the first time. Earlier records are already
+    /// counted.
     pub opened: u64,
-    /// The position after the last record that was read.
+    /// Position of the next record to read.
     pub position: u64,
-    /// The position up to which the store has counted all records.
+    /// Position up to which the store has counted all records.
     pub counted: u64,
-    /// The end of the log, if the reader has [set it](super::Source::set_end).
+    /// End of the log, if [set](super::Source::set_end) by the reader.
     pub end: Option<u64>,
-    /// The time of the latest record with a hit.
+    /// Time of the latest record with a hit.
     pub latest: Option<Timestamp>,
-    /// The time of the last acknowledged commit of this process.
+    /// Time of the latest acknowledged commit from this process.
     pub committed: Option<Timestamp>,
-    /// The time for which the store has counted no further record although the log has some; `None` if it has none, if its end
-    /// is unknown, or if the source is closed.
+    /// Time since the latest progress, though the log contains more records. `None` if the source is at the
+    /// end of the log or closed, or if the end is not known.
     pub standing_for: Option<Duration>,
     /// The ledger.
     pub ledger: SourceLedger,
-    /// The number of recently read records, and the time they took.
+    /// Number of recently read records, and the elapsed time.
     recent: (u64, Duration),
 }
 
@@ -98,7 +100,7 @@ pub struct SourceStatus {
 #[derive(Debug, Default)]
 pub(crate) struct Statuses(Mutex<BTreeMap<SourceName, Arc<Status>>>);
 
-/// The state of a source, which its reader updates.
+/// The state of a source, updated by the reader.
 #[derive(Debug, Default)]
 pub(super) struct Status(Mutex<State>);
 
@@ -111,23 +113,23 @@ pub(super) struct State {
     pub(super) latest: Option<Timestamp>,
     pub(super) ledger: SourceLedger,
     committed: Option<Timestamp>,
-    /// The time of the last commit that counted further records.
+    /// Time of the latest commit that made progress.
     moved: Instant,
-    /// Times some seconds apart, with the number of records read by then.
+    /// Two recent timestamps (some seconds in between), with the number of records read so far.
     marks: [(Instant, u64); 2],
 }
 
-/// The minimum time over which the speed of a source is measured.
+/// Minimum time to measure the read rate of a source.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// The time after which a source without progress is stalled.
+/// Time without progress until a source counts as stalled.
 const STILL: Duration = Duration::from_secs(60);
 
-/// The maximum number of closed sources whose state is kept.
+/// Maximum number of closed sources to retain the state of.
 const CLOSED: usize = 1000;
 
 impl Statuses {
-    /// Returns the state of a source, which continues that of a closed source with the same name.
+    /// Returns the state of a source. If a source with this name was closed earlier, the state is reused.
     pub(super) fn of(&self, name: &SourceName) -> Arc<Status> {
         let mut statuses = self.0.lock().expect("nothing panics under this lock");
         if statuses.len() >= CLOSED {
@@ -163,7 +165,7 @@ impl Statuses {
         statuses.iter().map(status).collect()
     }
 
-    /// Removes the state of a source that is not open.
+    /// Removes the state of a source, unless it is open.
     pub(super) fn forget(&self, name: &SourceName) {
         let mut statuses = self.0.lock().expect("nothing panics under this lock");
         if statuses.get(name).is_some_and(|status| Arc::strong_count(status) == 1) {
@@ -173,7 +175,7 @@ impl Statuses {
 }
 
 impl State {
-    /// Notes that the store has counted all records up to a position.
+    /// Records that the store counted all records up to a position.
     pub(super) fn commit(&mut self, counted: u64) {
         let now = Instant::now();
         if counted > self.counted {
@@ -220,7 +222,7 @@ impl SourceRecords {
         } += 1;
     }
 
-    /// Returns whether the first equation of the ledger holds.
+    /// Returns `true` if the first equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
         let decided = self.recorded + self.already_counted + self.excluded + self.unmatched;
@@ -229,7 +231,7 @@ impl SourceRecords {
 }
 
 impl SourceHits {
-    /// Notes the outcome of pending hits.
+    /// Records the outcome of pending hits.
     pub(super) fn settle(&mut self, settled: &Self) {
         let Self { applied, expired, returned, dropped, .. } = *settled;
         self.pending -= applied + expired + returned + dropped.total();
@@ -239,7 +241,7 @@ impl SourceHits {
         self.dropped += dropped;
     }
 
-    /// Returns whether the second equation of the ledger holds.
+    /// Returns `true` if the second equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
         let settled = self.applied + self.expired + self.returned + self.dropped.total();
@@ -248,13 +250,14 @@ impl SourceHits {
 }
 
 impl SourceStatus {
-    /// Returns the number of positions between the last counted one and the end of the log, if that is known.
+    /// Returns the number of positions between the counted records and the end of the log, if known.
     #[must_use]
     pub fn lag(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.counted))
     }
 
-    /// Returns the age at `now` of the latest counted record, or 0 at the end of the log; `None` if either is unknown.
+    /// Returns the age at `now` of the latest counted record, or 0 at the end of the log; `None` if either is
+    /// unknown.
     #[must_use]
     pub fn lag_time(&self, now: Timestamp) -> Option<Duration> {
         match self.lag()? {
@@ -263,13 +266,13 @@ impl SourceStatus {
         }
     }
 
-    /// Returns whether the store has counted no further record for a minute although the log has some.
+    /// Returns `true` if the store made no progress for a minute, though the log contains more records.
     #[must_use]
     pub fn stands_still(&self) -> bool {
         self.standing_for.is_some_and(|standing| standing >= STILL)
     }
 
-    /// Returns the number of records read per second, over about the last ten seconds.
+    /// Returns the number of records read per second, averaged over about ten seconds.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         let (records, time) = self.recent;

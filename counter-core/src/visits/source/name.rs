@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::family::writer::WriterId;
 use crate::visitor::VisitorKey;
 
-/// The name of a source: 1 to 255 bytes of UTF-8 without control characters.
+/// The name of a source: 1 to 255 bytes of UTF-8, not including control characters.
 ///
-/// All readers of a log must use the same name, and no two logs may share one. Use for example a topic and its partition, a
-/// file and a fingerprint that distinguishes it from its successors, or the id of a producer. The store keeps a hash of the
-/// name.
+/// All readers of a log must use the same name, and the name must be unique to the log. For example, you can
+/// use a topic and the partition, a file and a fingerprint to distinguish it from later files, or a producer
+/// id. The store only keeps a hash of the name.
 ///
 /// ```
 /// use counter_core::source::SourceName;
@@ -21,7 +21,7 @@ use crate::visitor::VisitorKey;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceName(Arc<str>);
 
-/// An error of a text that is not a valid source name.
+/// An error returned for an invalid source name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SourceNameError(());
 
@@ -29,16 +29,17 @@ impl SourceName {
     /// The maximum length of a name, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Checks and copies `name`.
+    /// Validates and copies `name`.
     ///
     /// # Errors
-    /// Fails if it is empty, longer than [`MAX_BYTES`](Self::MAX_BYTES), or contains a control character.
+    /// Fails if the name is empty, is longer than [`MAX_BYTES`](Self::MAX_BYTES), or contains a control
+    /// character.
     pub fn new(name: &str) -> Result<Self, SourceNameError> {
         let fits = (1..=Self::MAX_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
         if fits { Ok(Self(name.into())) } else { Err(SourceNameError(())) }
     }
 
-    /// Returns the writer whose fence contains the position. It is derived from the name.
+    /// Returns the writer id, derived from the name. The fence of this writer contains the position.
     pub(in crate::visits) fn writer(&self) -> WriterId {
         let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes()]);
         WriterId::of(*id.as_bytes())

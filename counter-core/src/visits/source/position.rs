@@ -8,16 +8,17 @@ use crate::family::writer::WriterId;
 use crate::time::Grid;
 use crate::visits::store::{ApplyOutcome, Store};
 
-/// The maximum position: 2^53, up to which numbers in Lua are exact.
+/// The maximum position: 2^53, because larger integers are not exact in Lua.
 pub(crate) const LARGEST: u64 = 1 << 53;
 
-/// Reads the position of every shard.
+/// Reads the position of all shards.
 pub(crate) async fn positions(
     store: &dyn Store,
     source: WriterId,
     grid: &Arc<Grid>,
 ) -> Result<Vec<u64>, Error> {
-    // A source never reaches this position, so each shard answers with its own. Lua has only even numbers in this range.
+    // We use a position that a source can never reach, so the shards will reply with the actual position. Lua
+    // has only even numbers in this range.
     let nowhere = |shard| empty(source, shard, LARGEST + 2, LARGEST + 4, grid);
     let questions: Vec<_> = store.shards().iter().map(nowhere).collect();
     let answers = join_all(questions.iter().map(|batch| store.apply(batch))).await;

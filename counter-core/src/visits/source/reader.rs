@@ -18,9 +18,9 @@ use crate::visits::tally::{Hit, Measured, Tally};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///
-/// Read the log from [`position`](Self::position), and pass each record to [`record`](Self::record), [`skip`](Self::skip) or
-/// [`malformed`](Self::malformed) in the order of the log. Call [`commit`](Self::commit) when `record` returns `true`, at the
-/// end of the log, and about once a second.
+/// Read the log from [`position`](Self::position), and pass the records to [`record`](Self::record),
+/// [`skip`](Self::skip) or [`malformed`](Self::malformed) in log order. You should call
+/// [`commit`](Self::commit) when `record` returns `true`, at the end of the log, and about once a second.
 #[derive(Debug)]
 pub struct Source {
     name: SourceName,
@@ -29,12 +29,12 @@ pub struct Source {
     store: Arc<dyn Store>,
     lanes: Vec<Lane>,
     position: u64,
-    /// The time for which the store keeps the position after a commit; `None` means without limit.
+    /// Time for which the store keeps the position after a commit; `None` means forever.
     life: Option<Duration>,
     status: Arc<Status>,
-    /// The hits of this reader. Several readers may share a status.
+    /// Hits of this reader. The status can be shared by multiple readers.
     hits: SourceHits,
-    /// The time at which all shards were last at the same position.
+    /// Time at which all shards were last at the same position.
     aligned: Instant,
 }
 
@@ -44,30 +44,30 @@ pub struct Source {
 pub enum Commit {
     /// The store has counted all records up to [`Source::position`].
     Done,
-    /// The store was at another position, because another reader was faster or the store returned to an older state. Continue
-    /// reading at [`Source::position`], which has changed.
+    /// The store is at a different position, because another reader is ahead or because the store lost data.
+    /// Continue to read at [`Source::position`], which is updated.
     Moved,
 }
 
-/// The time after which shards without records are advanced to the position of the others, so that the next reader starts
-/// there.
+/// Interval at which shards without new records are advanced to the common position, so that the next reader
+/// can start there.
 const ALIGN: Duration = Duration::from_secs(5);
 
-/// The maximum number of attempts to forget a source while a reader is counting it.
+/// Maximum number of attempts to forget a source while it is being read.
 const ATTEMPTS: usize = 10;
 
-/// The margin by which hits must be newer than the records that the store has forgotten. Hits up to 25 hours ahead of its
-/// clock are counted, and the clocks of readers may differ from it by the rest of two days.
+/// Safety margin between hits and records that the store could have forgotten. Hits up to 25 hours ahead of
+/// the store clock are counted; the rest of the two days allows for clock skew between readers and the store.
 const MARGIN: Duration = Duration::from_secs(2 * 86_400);
 
-/// Returns the oldest time at which a source with this lifetime counts hits. All records that the store may have counted and
-/// forgotten are older.
+/// Returns the oldest time at which a source with this lifetime counts hits. If the store has counted and
+/// then forgotten a record, the record must be older.
 fn oldest(now: Timestamp, life: Duration) -> Timestamp {
     now.minus(life.saturating_sub(MARGIN).as_secs())
 }
 
 impl Source {
-    /// The maximum position: 2^53, up to which numbers in Lua are exact.
+    /// The maximum position: 2^53, because larger integers are not exact in Lua.
     pub const MAX_POSITION: u64 = LARGEST;
 
     pub(super) async fn open(
@@ -86,7 +86,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Returns the name of the source.
+    /// Returns the source name.
     #[must_use]
     pub const fn name(&self) -> &SourceName {
         &self.name
@@ -104,32 +104,33 @@ impl Source {
         self.status.lock().ledger
     }
 
-    /// Returns the hits that this reader has recorded since it was opened, by state.
+    /// Returns the hits recorded by this reader so far, by state.
     #[must_use]
     pub const fn hits(&self) -> SourceHits {
         self.hits
     }
 
-    /// Sets the end of the log, from which the lag is computed.
+    /// Sets the end of the log, which is used to compute the lag.
     pub fn set_end(&mut self, end: u64) {
         self.status.lock().end = Some(end);
     }
 
-    /// Adds the hits of a record at the positions `range` and the time `at`; returns `true` if you should
-    /// [`commit`](Self::commit). Records stay in memory until a commit succeeds, so if one fails, call it again before you
-    /// read more.
+    /// Adds the hits of a record at the positions `range` and the time `at`. Returns `true` if you should
+    /// [`commit`](Self::commit). Records are buffered in memory until a commit succeeds. If a commit fails,
+    /// you should retry it before reading more.
     ///
-    /// Pass all hits of a record in one call. Positions may have gaps but must not decrease: a record before
-    /// [`position`](Self::position) is not counted. Hits past the retention of all precisions are `expired` in the ledger, and
-    /// only add to the lifetimes of their counters. Hits that are too old for the
-    /// [lifetime](super::Sources::keep_for) of the source are `expired` as well, and are not counted, because they may have been
-    /// counted before. A record is `malformed` if its range is empty or ends after [`MAX_POSITION`](Self::MAX_POSITION).
+    /// All hits of a record must be passed in a single call. Positions may have gaps but must not decrease: a
+    /// record before [`position`](Self::position) will not be counted. If a hit is past the retention of all
+    /// precisions, it only adds to the counter lifetime, and is `expired` in the ledger. If a hit is too old
+    /// for the [lifetime](super::Sources::keep_for) of the source, it is also `expired`, but will not be
+    /// counted, because it might already have been counted. If the range is empty or ends after
+    /// [`MAX_POSITION`](Self::MAX_POSITION), the record is `malformed`.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
         self.record_measured(range, at, hits, Measured { hits: &[], bins: &[] })
     }
 
-    /// Adds the hits of a record like [`record`](Self::record), and adds the record exactly once to the distributions, if they
-    /// are [kept](crate::Builder::distributions).
+    /// Adds the hits of a record like [`record`](Self::record), and also adds the record to the distributions
+    /// exactly once, if [enabled](crate::Builder::distributions).
     pub fn record_measured(
         &mut self,
         range: Range<u64>,
@@ -183,7 +184,7 @@ impl Source {
         is_full
     }
 
-    /// Notes a record with `counted` new hits, `overflow` of them of the counter `(other)`.
+    /// Records a record with `counted` new hits, including `overflow` hits for the counter `(other)`.
     fn note_record(&mut self, at: Timestamp, is_expired: bool, counted: u64, overflow: u64) {
         self.update_hits(|hits| {
             hits.recorded += counted;
@@ -200,19 +201,19 @@ impl Source {
         }
     }
 
-    /// Updates the ledgers of the source in this process and of this reader.
+    /// Updates the hits of this reader, and of the source in this process.
     fn update_hits(&mut self, update: impl Fn(&mut SourceHits)) {
         update(&mut self.hits);
         update(&mut self.status.lock().ledger.hits);
     }
 
-    /// Notes a record without hits.
+    /// Adds a record that doesn't have hits to the ledger.
     pub fn skip(&mut self, range: Range<u64>, skip: Skip) {
         self.advance(&range);
         self.status.lock().ledger.records.skip(skip);
     }
 
-    /// Notes a malformed record.
+    /// Adds a malformed record to the ledger.
     pub fn malformed(&mut self, range: Range<u64>) {
         self.advance(&range);
         let records = &mut self.status.lock().ledger.records;
@@ -220,10 +221,11 @@ impl Source {
         records.malformed += 1;
     }
 
-    /// Notes positions that were removed from the log before they were read, for example by retention.
+    /// Adds positions to the ledger that were deleted from the log before reading, e.g. by the retention of
+    /// the log.
     ///
-    /// Positions before [`position`](Self::position) are ignored. A range that ends after
-    /// [`MAX_POSITION`](Self::MAX_POSITION) is ignored.
+    /// Ignores positions before [`position`](Self::position), and any range that ends after
+    /// [`MAX_POSITION`](Self::MAX_POSITION).
     pub fn lose(&mut self, range: Range<u64>) {
         let lost = range.end.saturating_sub(range.start.max(self.position));
         if self.advance(&range) {
@@ -231,14 +233,14 @@ impl Source {
         }
     }
 
-    /// Advances to a later position without reading, for example to start a new source there.
+    /// Advances to a later position without reading, e.g. to start a new source at this position.
     ///
-    /// An earlier position, or one after [`MAX_POSITION`](Self::MAX_POSITION), has no effect.
+    /// Does nothing if the position is earlier, or after [`MAX_POSITION`](Self::MAX_POSITION).
     pub fn advance_to(&mut self, position: u64) {
         self.advance(&(self.position..position));
     }
 
-    /// Advances to the end of a record; returns whether the range is valid.
+    /// Advances to the end of a record. Returns `true` if the range is valid.
     fn advance(&mut self, range: &Range<u64>) -> bool {
         let is_valid = range.start < range.end && range.end <= Self::MAX_POSITION;
         if is_valid {
@@ -248,31 +250,33 @@ impl Source {
         is_valid
     }
 
-    /// Sends the added records to all affected shards.
+    /// Sends the buffered records to all affected shards.
     ///
     /// # Errors
-    /// Fails if the store did not acknowledge a batch. The next call sends it again, so nothing is lost.
+    /// Returns an error if the store does not acknowledge a batch. The batch will be retried by the next
+    /// call, so no hits are lost.
     ///
     /// # Cancel safety
-    /// If you drop the future, no record is lost or counted twice.
+    /// If you drop the future, records are not lost or double-counted.
     pub async fn commit(&mut self) -> Result<Commit, Error> {
         let align = self.aligned.elapsed() >= ALIGN;
         self.send(align).await
     }
 
-    /// Sends the added records, and advances all shards to the same position, so that the next reader starts there.
+    /// Sends the buffered records, and advances all shards to the same position, so that the next reader can
+    /// start there.
     ///
     /// # Errors
-    /// Fails like [`commit`](Self::commit).
+    /// Same as for [`commit`](Self::commit).
     ///
     /// # Cancel safety
-    /// As with [`commit`](Self::commit).
+    /// Same as for [`commit`](Self::commit).
     pub async fn close(&mut self) -> Result<Commit, Error> {
         self.send(true).await
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
-        // A batch of an earlier call is sent first, and then the records added since.
+        // If an earlier call left a batch in flight, this sends that batch first, and then the newer records.
         while self.lanes.iter().any(|lane| lane.is_due() || align && lane.counted < self.position) {
             for lane in &mut self.lanes {
                 if align || lane.is_due() {
@@ -292,7 +296,7 @@ impl Source {
         Ok(Commit::Done)
     }
 
-    /// Handles the answers to the batches in flight, in the order of the shards.
+    /// Handles the replies to the batches in flight, in shard order.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
         note_offered(&mut self.lanes, self.position);
@@ -307,7 +311,8 @@ impl Source {
                     let (mut applied, mut refused) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
                         if let Remark::Refused { part: Part::Cell(index), reason } = remark {
-                            // The remarks may belong to a chunk of another reader that ends at the same position.
+                            // The remarks may refer to a chunk of another reader that ends at the same
+                            // position.
                             let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
                             applied -= count;
                             *refused.of(reason) += count;
@@ -333,7 +338,7 @@ impl Source {
         failed.map_or(Ok(commit), Err)
     }
 
-    /// Resets all shards to 0, so that the source is forgotten immediately.
+    /// Resets all shards to 0, to forget the source immediately.
     pub(super) async fn forget(mut self) -> Result<(), Error> {
         for lane in &mut self.lanes {
             for _ in 0..ATTEMPTS {
@@ -356,20 +361,21 @@ impl Source {
 
     /// Checks whether the store is still at the position of this reader.
     ///
-    /// A [`commit`](Self::commit) with records checks this as well. Call this periodically while the log is quiet; otherwise
-    /// records that a store lost by returning to an older state would be missing until the next record arrives.
+    /// A [`commit`](Self::commit) with records also checks this. You should call this periodically while the
+    /// log is idle. Otherwise, if the store loses data, the lost records will be missing until the next
+    /// record arrives.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails when the store can't be read.
     ///
     /// # Cancel safety
-    /// Dropping the future has no effect.
+    /// This method is cancel safe.
     pub async fn check(&mut self) -> Result<Commit, Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         note_offered(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
-            // The batch in flight may have been applied, which its own answer will show.
+            // The batch in flight may have been applied. We will find out from the reply to the batch.
             if !lane.is_due() && lane.counted != last {
                 lane.move_to(last);
                 self.tally.give_up_labels();
@@ -390,7 +396,7 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Moves to the lowest position of a shard.
+    /// Moves to the lowest shard position.
     async fn locate(&mut self) -> Result<(), Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
@@ -404,7 +410,7 @@ impl Source {
     }
 }
 
-/// Notes that all records up to a position were passed to the lanes.
+/// Records that all records up to a position were passed to the lanes.
 fn note_offered(lanes: &mut [Lane], position: u64) {
     for lane in lanes {
         lane.read_to = lane.read_to.max(position);

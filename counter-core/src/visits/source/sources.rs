@@ -12,7 +12,7 @@ use crate::visitor::{SaltError, Salting, VisitorKey};
 use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 
-/// A handle that opens [sources](crate::source) over the store of some [`Counters`](crate::Counters).
+/// A handle to open [sources](crate::source) on the store of [`Counters`](crate::Counters).
 #[derive(Clone, Debug)]
 pub struct Sources {
     tally: Arc<Tally>,
@@ -20,11 +20,11 @@ pub struct Sources {
     salting: Salting,
     statuses: Arc<Statuses>,
     life: Option<Duration>,
-    /// True if the store is known to keep a grid.
+    /// True if the store is known to have a grid.
     keeps_grid: Arc<AtomicBool>,
 }
 
-/// The minimum lifetime of a source: two days are reserved for clock differences, and the rest for late records.
+/// Minimum lifetime of a source: two days are reserved for clock skew, and the rest for late records.
 const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
@@ -32,13 +32,13 @@ impl Sources {
         Self { tally, store, salting, statuses: Arc::default(), life: None, keeps_grid: Arc::default() }
     }
 
-    /// Returns a handle whose sources are forgotten if nothing is committed for this time, at least a week, by the clock of the
-    /// store. Default: never.
+    /// Returns a handle for sources that expire if there is no commit for this time, measured by the store
+    /// clock. The minimum is a week. Default: sources never expire.
     ///
-    /// Use it if new sources keep appearing, for example producers with a new name at each start. A position takes about
-    /// 200 bytes in each shard. A source that returns after its lifetime starts at position 0. To prevent records from counting
-    /// twice, hits older than the lifetime minus two days are `expired` in its ledger. The last commit of a source determines
-    /// how long it is kept.
+    /// You should set this if new sources keep appearing, e.g. producers that get a new name on every start.
+    /// A position takes about 200 bytes in each shard. If an expired source is opened again, it starts at
+    /// position 0. To prevent double counting, hits that are older than the lifetime minus two days are
+    /// `expired` in the ledger. The lifetime is taken from the latest commit of a source.
     ///
     /// ```
     /// use std::time::Duration;
@@ -55,40 +55,40 @@ impl Sources {
         Self { life: Some(life.max(SHORTEST)), ..self }
     }
 
-    /// Returns the time for which positions are kept after the last commit; `None` means without limit.
+    /// Returns how long positions are kept after the latest commit; `None` means forever.
     #[must_use]
     pub const fn kept_for(&self) -> Option<Duration> {
         self.life
     }
 
-    /// Forgets the position of a source in the store, for example if its log was deleted.
+    /// Removes the position of a source from the store, e.g. if the log was deleted.
     ///
-    /// Its counts stay. A log of this name starts at position 0 again: if a reader still has it open, or opens it again, it
-    /// counts all records again. So stop the readers first.
+    /// The counts are kept. You should stop all readers first: if a log with this name is still open or is
+    /// opened again, it will start at position 0 and count all records again.
     ///
     /// # Errors
-    /// Fails if a shard of the store is unavailable, or if readers keep committing; call again.
+    /// Fails if a shard is unavailable, or if readers keep committing. You can call this again.
     ///
     /// # Cancel safety
-    /// If you drop the future, some shards may have forgotten the position; call again.
+    /// If you drop the future, some shards may have removed the position. You can call this again.
     pub async fn forget(&self, name: SourceName) -> Result<(), Error> {
         self.open(name.clone()).await?.forget().await?;
         self.statuses.forget(&name);
         Ok(())
     }
 
-    /// Returns the state of every source that was opened by this handle and its clones, by name.
+    /// Returns the state of all sources opened via this handle and clones of it, ordered by name.
     #[must_use]
     pub fn statuses(&self) -> Vec<SourceStatus> {
         self.statuses.all()
     }
 
-    /// Opens a source at its position in the store, which is 0 for a new one.
+    /// Opens a source at the position in the store, or at 0 if the source is new.
     ///
-    /// Any number of readers and processes may open the same source.
+    /// The same source can be opened by multiple readers and processes.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails when the store can't be read.
     pub async fn open(&self, name: SourceName) -> Result<Source, Error> {
         if !self.keeps_grid.load(SeqCst) {
             identity::update(&*self.store, |record, _| record.keep_grid(&self.tally.grid)).await?;
@@ -98,24 +98,24 @@ impl Sources {
         Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await
     }
 
-    /// Returns the visitor key of the salt epoch that contains `at`, and that epoch.
+    /// Returns the visitor key for the salt epoch that contains `at`, and the epoch.
     ///
-    /// It is the key that [`Recorder::salt`](crate::Recorder::salt) uses at that time, which the store keeps until the end of the
-    /// next epoch. If the store no longer has it, the epoch gets a new key, and visitors that were counted at that time count
-    /// again.
+    /// This is the same key that [`Recorder::salt`](crate::Recorder::salt) uses at that time. The store keeps
+    /// it until the end of the next epoch. If the key is not in the store any more, a new key is created for
+    /// the epoch, and visitors counted at that time will count again.
     ///
     /// # Errors
-    /// Fails if the store is unavailable.
+    /// Fails when the store is unavailable.
     pub async fn visitor_key(&self, at: Timestamp) -> Result<(VisitorKey, Bucket), Error> {
         let offer = self.salting.rotating.offer(at, Timestamp::now());
         let salt = self.store.salt(offer.epoch, offer.candidate, offer.expiry).await?;
         Ok((self.salting.rotating.key_of(salt), offer.epoch))
     }
 
-    /// Returns whether each bucket of visitors is within one salt epoch.
+    /// Checks that visitor buckets never span two salt epochs.
     ///
     /// # Errors
-    /// Fails like [`Recorder::salt`](crate::Recorder::salt).
+    /// Same as for [`Recorder::salt`](crate::Recorder::salt).
     pub fn check_salt(&self) -> Result<(), SaltError> {
         self.salting.check(&self.tally.grid.visitors)
     }

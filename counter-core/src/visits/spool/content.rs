@@ -1,7 +1,8 @@
-//! Encodes cells and visitors for the file of a spool.
+//! Encodes cells and visitors for the spool file.
 //!
-//! A row contains each name once, starts relative to the earliest, and precisions as indices into the grid. The file also
-//! contains the grid, so that the hits of an ended process are sent with its buckets.
+//! To save space, a row contains a counter name only once, start times relative to the earliest, and
+//! precisions as indices into the grid. The grid is also stored in the file, so that the hits will be sent
+//! with the original buckets if the process ends.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,15 +13,15 @@ use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::{BinCell, Cell, VisitorCell};
 
-/// The content of a row as written: names; the earliest start; for each cell its name, start, finest precision and count;
-/// for each sketch its name, start, finest precision and registers, with differences of their indices.
+/// The encoded content of a row: names; the earliest start; cells as (name, start, finest precision, count);
+/// sketches as (name, start, finest precision, registers), with delta-encoded register indices.
 type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
 
-/// The bins of a row, which follow its content if the grid has distributions: for each cell its name, start, finest precision,
-/// and its bins with their counts.
+/// The encoded bins of a row, which follow the content if the grid has distributions: cells as (name, start,
+/// finest precision, bins with counts).
 type WrittenBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
 
-/// The content of a row as read.
+/// The decoded content of a row.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Content {
     pub(crate) cells: Vec<Cell>,
@@ -28,12 +29,12 @@ pub(crate) struct Content {
     pub(crate) bins: Vec<BinCell>,
 }
 
-/// A precision as written: its width, its offset and the number of samples.
+/// An encoded retention: width, offset, and number of samples.
 type Kept = (u32, u32, u32);
 
 const ROOM: &str = "a vector takes it";
 
-/// Encodes cells, visitors and bins of these precisions.
+/// Encodes cells, visitors and bins with precisions from the grid.
 pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell], grid: &Grid) -> Vec<u8> {
     let starts = cells.iter().map(|cell| cell.start).chain(sketches.iter().map(|cell| cell.start));
     let first = starts.chain(bins.iter().map(|cell| cell.start)).min().map_or(0, Timestamp::as_unix);
@@ -86,7 +87,7 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
     let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
     let cell = |(number, after, place, count)| {
         let place = usize::from(place);
-        // The index after the last precision means expired.
+        // The index just past the end means that the cell is expired.
         let finest = (place <= grid.counts.iter().len()).then(|| grid.counts.precision(place))?;
         Some(Cell { counter: name(number)?, start: start(after)?, finest, count })
     };
@@ -143,8 +144,8 @@ pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
     Some(Grid { counts: set(counts)?, visitors: set(visitors)?, distributions })
 }
 
-/// Returns a checksum of the bytes and their place, because SQLite does not detect if a disk returns other bytes than were
-/// written.
+/// Returns a checksum of the content and its key. We need this because SQLite can't detect if a disk returns
+/// different bytes than those written.
 pub(super) fn checksum(shard: i64, sequence: i64, content: &[u8]) -> i64 {
     let place = [shard.to_le_bytes(), sequence.to_le_bytes()].concat();
     hash(&place).rotate_left(32).wrapping_add(hash(content)).cast_signed()

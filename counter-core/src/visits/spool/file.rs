@@ -1,6 +1,6 @@
-//! The file of a spool: rows of cells and visitors, by shard and sequence, in SQLite.
+//! The spool file: rows of cells and visitors in SQLite, by shard and sequence.
 //!
-//! SQLite runs on a separate thread, which sqlx starts for each connection, so a hanging disk blocks nothing else.
+//! For every connection, sqlx runs SQLite on a separate thread, so a hanging disk can't block anything else.
 
 pub(crate) mod read;
 pub(crate) mod write;
@@ -26,22 +26,23 @@ use crate::family::shard::{Shard, Shards};
 use crate::time::{Grid, Timestamp};
 use crate::visits::store::Incarnation;
 
-/// Errors of the disk, of SQLite, and of what a file contains.
+/// An error from the disk or from SQLite, or about the file contents.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Identifies the files of a spool among other databases.
+/// Distinguishes spool files from other databases.
 const APPLICATION: i64 = 1_633_907_568;
-/// The format versions, without and with distributions. A file of a newer version is left for the program that wrote it.
+/// Supported format versions, without and with distributions. Files with a newer version are left to the
+/// newer program.
 const FORMATS: [i64; 2] = [3, 4];
 pub(super) const PAGE: u64 = 4096;
-/// How long a connection waits for an earlier one to the same file that has timed out.
+/// Time to wait for an earlier connection to the same file that timed out.
 const BUSY: Duration = Duration::from_secs(2);
-/// The timeout of a disk operation.
+/// Timeout of a disk operation.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The number of bytes of a file that extend the timeout by a second if the whole file is read or written.
+/// If a whole file is read or written, the timeout is extended by a second for this number of bytes.
 const SECOND: u64 = 4 << 20;
 
-/// The tables, and the mark that they exist.
+/// Creates the tables, and then marks the file as initialized.
 const CREATE: [&str; 5] = [
     "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL, \
      file TEXT NOT NULL) STRICT",
@@ -53,18 +54,18 @@ const CREATE: [&str; 5] = [
     "PRAGMA application_id = 1633907568",
 ];
 
-/// Why a file cannot be used.
+/// The reason why a file can't be opened.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    /// It is valid, but not for this process.
+    /// The file is valid, but not for this process.
     Foreign(String),
-    /// It is damaged, and contains `hits` as far as can be determined.
+    /// The file is damaged. `hits` is the number of hits, if it can be determined.
     Damaged { reason: String, hits: Option<i64> },
-    /// It cannot be read at the moment.
+    /// The file can't be read at the moment.
     Failed(Failure),
 }
 
-/// Opens or creates the file of this process, with at most `most` bytes.
+/// Opens or creates the file of this process, which is limited to `max_bytes`.
 pub(crate) fn open<'a>(
     path: &'a Path,
     shards: Shards,
@@ -75,7 +76,8 @@ pub(crate) fn open<'a>(
 }
 
 async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result<SqliteConnection, Failure> {
-    // NORMAL syncs only at checkpoints: written rows survive the process immediately, and a power failure a little later.
+    // NORMAL only syncs at checkpoints: written rows survive a crash of the process immediately, but a power
+    // failure only with a short delay.
     let options = options(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -87,7 +89,7 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;
-        // The hits are last, because files of older versions have only them.
+        // The hit tables must come last, because files of older versions have only these.
         for statement in origin::CREATE.into_iter().chain(CREATE) {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
@@ -102,7 +104,7 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
     Ok(connection)
 }
 
-/// Opens the file of another process.
+/// Opens a leftover file.
 pub(crate) fn open_left(
     path: &Path,
     shards: Shards,
@@ -128,12 +130,12 @@ async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection,
     }
 }
 
-/// Returns the timeout of reading or writing a whole file of this size.
+/// Returns the timeout for reading or writing a whole file of this size.
 pub(crate) fn patience(bytes: u64) -> Duration {
     PATIENCE + Duration::from_secs(bytes / SECOND)
 }
 
-/// Limits the time of a disk operation.
+/// Applies the timeout to a disk operation.
 async fn answered<T, E: Into<Unread>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Unread> {
     answered_within(PATIENCE, work).await
 }
@@ -148,19 +150,19 @@ async fn answered_within<T, E: Into<Unread>>(
     }
 }
 
-/// Opens the file of another process again.
+/// Reopens a leftover file.
 pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(options(path).connect().await?)
 }
 
-/// Returns whether an error means that the file is damaged.
+/// Returns `true` if the error means that the file is damaged.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     let answer = match error.downcast_ref() {
         Some(sqlx::Error::Database(answer)) => answer,
         Some(error) => return matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::RowNotFound),
         None => return false,
     };
-    // SQLITE_CORRUPT and SQLITE_NOTADB with their extended codes, and a missing table.
+    // SQLITE_CORRUPT and SQLITE_NOTADB, including extended codes, and a missing table.
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     matches!(code & 0xff, 1 | 11 | 26)
 }
@@ -184,7 +186,8 @@ impl Unread {
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    // In exclusive mode, SQLite needs no shared memory. An existing file keeps its mode.
+    // In exclusive mode, SQLite doesn't need shared memory. If the file already exists, the journal mode is
+    // preserved.
     SqliteConnectOptions::new()
         .filename(path)
         .locking_mode(SqliteLockingMode::Exclusive)
@@ -238,7 +241,7 @@ mod tests {
         Shards::ONE.iter().next().expect("one")
     }
 
-    /// An entry that replaces all rows, with a batch of one hit.
+    /// Returns an entry with a batch of one hit, which replaces all rows.
     fn whole(grid: &Grid) -> JournalEntry {
         let writer = WriterId::random();
         let cell = Cell {
@@ -264,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Makes a copy pass for the original.
+    /// Makes a copy look like the original.
     async fn own_copy(path: &Path) {
         let mut connection = options(path).connect().await.expect("a database");
         sqlx::query("UPDATE spool SET file = ''").execute(&mut connection).await.expect("a spool");

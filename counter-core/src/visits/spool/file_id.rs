@@ -1,4 +1,4 @@
-//! The identity of a file on its file system, by which a copy is recognized.
+//! File identity on the file system, used to detect copies.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -6,9 +6,10 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The inode of a file and its creation time in nanoseconds, 0 if the file system does not support it.
+/// The inode of a file, and the creation time in nanoseconds (0 if not supported by the file system).
 ///
-/// Both stay the same if the file is renamed, its process ends, or its volume is mounted elsewhere. A copy has different ones.
+/// Neither changes if the file is renamed, the process ends, or the volume is mounted elsewhere. For a copy,
+/// both are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     inode: u64,
@@ -22,9 +23,10 @@ impl FileId {
         Ok(Self { inode: inode(&metadata), created: created.unwrap_or_default().as_nanos() })
     }
 
-    /// Returns whether this is a copy of the file that has this text as its identity; an empty text fits every file.
+    /// Returns `true` if this is a copy of the file with the given identity. An empty text matches any file.
     ///
-    /// Some network file systems renumber files at each mount, so a different inode alone is not proof of a copy.
+    /// Some network file systems renumber files on mount, so a different inode is not enough to detect a
+    /// copy.
     pub(crate) fn is_copy_of(self, written: &str) -> bool {
         let Some((inode, created)) = written.split_once(':') else { return false };
         let has_other_time = self.created == 0 || created.parse() != Ok(self.created);

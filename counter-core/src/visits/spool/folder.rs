@@ -1,7 +1,8 @@
-//! The files in a directory that several processes share. Each process has its own file; unlocked files can be recovered by any.
+//! Files in a directory shared by multiple processes. A process writes to a single file; unlocked files can
+//! be recovered by any process.
 //!
-//! A process holds a lock while it lives. The kernel releases the lock when the process ends for any reason, so this depends
-//! on neither clocks nor process ids.
+//! A process holds a lock while it is running. The kernel releases the lock if the process ends for any
+//! reason, so this doesn't depend on clocks or process ids.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,45 +12,46 @@ use tokio::fs;
 
 use crate::family::writer::WriterId;
 
-/// The prefix of all file names. Other files are never touched.
+/// Prefix of all file names. Other files are never touched.
 const PREFIX: &str = "access-counter-";
 const SUFFIX: &str = "spool";
 const LOCK: &str = "lock";
-/// The suffix of a damaged file.
+/// Suffix of a damaged file.
 const ASIDE: &str = "damaged";
-/// The suffix of the copy of a file whose log is damaged.
+/// Suffix for the copy of a file with a damaged log.
 const DAMAGED_COPY: &str = "damaged-log";
-/// The suffix of SQLite's log.
+/// Suffix of the SQLite log.
 const LOG: &str = "-wal";
-/// The suffixes of SQLite's additional files: the log, and the journal that exists before the log. If the process is killed in
-/// between, the journal remains.
+/// Suffixes of the additional SQLite files: the log, and the journal that exists until the log is created. If
+/// the process is killed in between, the journal remains.
 const BESIDE: [&str; 2] = [LOG, "-journal"];
 
-/// The place of a file in the directory, locked for as long as this value lives.
+/// A file path in the directory, locked until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
     _lock: std::fs::File,
 }
 
-/// Creates the directory, and checks that files can be created in it.
+/// Creates the directory, and checks if we can create files in it.
 ///
 /// # Errors
-/// Fails if they cannot.
+/// Fails if either is not possible.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    // If the process is killed in between, this leaves a lock without a file, which other processes remove.
+    // If the process is killed here, this leaves a lock without a file, which will be removed by other
+    // processes.
     let probe = folder.join(format!("{PREFIX}{}.{LOCK}", WriterId::random()));
     std::fs::write(&probe, b"probe")?;
     gone(std::fs::remove_file(probe))
 }
 
-/// Accepts that a file was removed by another process.
+/// Ignores the error if the file doesn't exist any more.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-/// Lists the places that have a file or a lock.
+/// Lists the slots that have a file or a lock.
 pub(crate) async fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut entries, mut places) = (fs::read_dir(folder).await?, Vec::new());
     while let Some(entry) = entries.next_entry().await? {
@@ -66,16 +68,16 @@ pub(crate) async fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Place {
-    /// Locks a new place.
+    /// Locks a new slot.
     pub(crate) async fn new(folder: &Path) -> io::Result<Self> {
         let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
         let lock = path.with_extension(LOCK);
         let place = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
-        // Any process may remove a lock without a file, possibly before it was locked.
+        // Any process may remove a lock without a file, even just before we lock it.
         if fs::try_exists(lock).await? { Ok(place) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
-    /// Locks the place of a file that no process holds; `None` if a process holds it or the file does not exist.
+    /// Locks the slot of an existing file; `None` if it is locked by a process or if the file doesn't exist.
     pub(crate) async fn of(path: &Path) -> io::Result<Option<Self>> {
         let Some(place) = Self::lock(path).await? else { return Ok(None) };
         if fs::try_exists(path).await? {
@@ -97,7 +99,7 @@ impl Place {
         &self.path
     }
 
-    /// Returns whether the file exists.
+    /// Returns `true` if the file exists.
     pub(crate) async fn exists(&self) -> io::Result<bool> {
         fs::try_exists(&self.path).await
     }
@@ -114,9 +116,10 @@ impl Place {
 
     /// Removes the file, and then the lock.
     ///
-    /// The file must be closed, or never be written again.
+    /// The file must be closed, or must not be written any more.
     pub(crate) async fn remove(&self) -> io::Result<()> {
-        // Without its log the file would have older contents, possibly of another writer.
+        // The log must be removed last: the file would have older contents otherwise, even from another
+        // writer.
         gone(fs::remove_file(&self.path).await)?;
         for suffix in BESIDE {
             gone(fs::remove_file(beside(&self.path, suffix)).await)?;
@@ -124,9 +127,9 @@ impl Place {
         gone(fs::remove_file(self.path.with_extension(LOCK)).await)
     }
 
-    /// Syncs the directory, so that a removed file does not return after a power failure.
+    /// Syncs the directory, so that a removed file will not reappear after a power failure.
     pub(crate) async fn sync(&self) -> io::Result<()> {
-        // Only Unix opens directories.
+        // Directories can be opened only on Unix.
         match self.path.parent() {
             Some(folder) if cfg!(unix) && fs::try_exists(folder).await? => {
                 fs::File::open(folder).await?.sync_all().await
@@ -135,7 +138,7 @@ impl Place {
         }
     }
 
-    /// Renames a damaged file and SQLite's additional files for later inspection; returns the new name.
+    /// Renames a damaged file and the additional SQLite files for later inspection. Returns the new path.
     pub(crate) async fn set_aside(&self) -> io::Result<PathBuf> {
         let aside = self.path.with_extension(ASIDE);
         fs::rename(&self.path, &aside).await?;
@@ -147,17 +150,17 @@ impl Place {
     }
 }
 
-/// Returns the path of the log of a file.
+/// Returns the path of the SQLite log.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     beside(path, LOG)
 }
 
-/// Returns the path of the copy of a file whose log is damaged.
+/// Returns the path for the copy of a file with a damaged log.
 pub(super) fn damaged_copy(path: &Path) -> PathBuf {
     path.with_extension(DAMAGED_COPY)
 }
 
-/// Returns the path of an additional file of SQLite.
+/// Returns the path of an additional SQLite file.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.to_owned().into_os_string();
     path.push(suffix);
@@ -174,7 +177,7 @@ mod tests {
         std::fs::create_dir(&folder).expect("writable");
         let place = Place::new(&folder).await.expect("writable");
         std::fs::write(place.path(), "rows").expect("writable");
-        // A directory in its place simulates a log that cannot be removed.
+        // A directory at this path simulates a log that can't be removed.
         std::fs::create_dir(beside(place.path(), LOG)).expect("writable");
         place.remove().await.expect_err("a folder is no file");
         assert!(!place.exists().await.expect("readable"));

@@ -1,7 +1,8 @@
-//! Sends the hits of one ended process exactly once.
+//! Sends the hits of an ended process exactly once.
 //!
-//! The store reports the fence of the process's writer. Batches up to it were applied; the others are sent in order, under
-//! their sequences in the file. So any number of processes may send the file, any number of times, and may end in between.
+//! The store reports the fence of the writer. Batches up to the fence were applied; we send the rest in
+//! order, with the sequences from the file. So multiple processes can send the same file, any number of
+//! times, and may be interrupted at any point.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,21 +30,21 @@ use crate::visits::store::{
 };
 use crate::visits::tally::Tally;
 
-/// A file that only this process holds.
+/// A leftover file, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
     place: Place,
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
-    /// The time limit of a write to the file.
+    /// Timeout of a write to the file.
     patience: Duration,
     origin: Origin,
-    /// True if this process has sent it before.
+    /// True if this process has sent the file before.
     has_counted: bool,
 }
 
-/// The remaining rows of one shard.
+/// The remaining rows of a shard.
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
@@ -52,43 +53,47 @@ struct Lane {
     /// The process that wrote the file.
     incarnation: Incarnation,
     witness: Option<Witness>,
-    /// The time since the last write of the writer.
+    /// Time since the latest write by the writer.
     silence: Duration,
-    /// The batches, by sequence.
+    /// Batches, by sequence.
     items: Vec<Item>,
-    /// Hits that were not in a batch yet when the file was last written. They become batches only if the store has no batch
-    /// with their sequence. Otherwise the process sent them while the disk failed, in batches that the file does not have.
+    /// Hits that were not in a batch at the latest write to the file. We can turn these hits into batches
+    /// only if the store doesn't have a batch with this sequence. Otherwise, the process already sent the
+    /// hits while the disk failed, in batches that are missing in the file.
     waiting: Option<Waiting>,
-    /// The index of the next item to send, after the store has reported its fence.
+    /// Index of the next item to send; `None` until the store reports the fence.
     next: Option<usize>,
-    /// The maximum number of samples in a batch.
+    /// Maximum number of samples in a batch.
     samples: usize,
-    /// True if this process has sent it before.
+    /// True if this process has sent the file before.
     has_counted: bool,
-    /// True if this process has sent counts under this writer.
+    /// True if this process sent counts for this writer.
     has_sent: bool,
-    /// True if the rows in the file differ from these items, which must be written before any is sent.
+    /// True if the rows in the file differ from the items. We must write the items to the file before sending
+    /// any.
     is_changed: bool,
 }
 
 #[derive(Debug)]
 struct Item {
     batch: Arc<Batch>,
-    /// True if a store had the batch before, so the ledger of some process counts it as applied.
+    /// True if a store already had the batch, so the ledger of some process counts it as applied.
     is_replay: bool,
     /// True if the batch is in the ledger of this process.
     is_known: bool,
-    /// True if a process may have sent it.
+    /// True if a process might have sent the batch.
     may_be_sent: bool,
 }
 
-/// The sequence of a batch that no store accepts, so that the answer contains the fence. Valid sequences are at most 2^53.
+/// A sequence that stores always reject, so that the reply contains the fence. Valid sequences are at most
+/// 2^53.
 const BEYOND: u64 = (1 << 53) - 1;
-/// The maximum number of times that a store may lose the fence while a lane is sent.
+/// Maximum number of times that a store may lose the fence while we send a lane.
 const ATTEMPTS: usize = 3;
 
 impl Leftover {
-    /// Opens a file. If `has_counted`, this process has sent it before, so its ledger includes hits that the store lost since.
+    /// Opens a file. `has_counted` means that this process already sent the file, so the ledger includes hits
+    /// that the store lost since.
     pub(crate) async fn open(
         place: Place,
         shards: Shards,
@@ -113,8 +118,8 @@ impl Leftover {
         })
     }
 
-    /// Returns whether the file can be removed after it was sent. The store may lose the hits in a failover, so a file is kept
-    /// until it was checked again.
+    /// Returns `true` if the file can be removed once it is sent. The store could lose the hits in a
+    /// failover, so a file is usually retained instead, to be checked later.
     pub(crate) fn is_spent(&self) -> bool {
         self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
     }
@@ -124,23 +129,23 @@ impl Leftover {
         &self.origin
     }
 
-    /// Returns the unacknowledged hits in the ledger of this process.
+    /// Returns the number of unacknowledged hits in the ledger of this process.
     pub(crate) fn pending(&self) -> u64 {
         let items = self.lanes.iter().flat_map(|lane| &lane.items);
         items.filter(|item| item.is_known && !item.is_replay).map(|item| item.batch.hits()).sum()
     }
 
-    /// Sends the batches that the store lacks.
+    /// Sends the batches that are missing in the store.
     pub(crate) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             in_time(self.patience, self.write()).await?;
-            // An unreachable shard does not delay the others.
+            // An unreachable shard must not delay the other shards.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
                 return sent.into_iter().collect();
             }
         }
-        // The next attempt follows after a delay.
+        // The caller will retry with a delay.
         Err(no_fences())
     }
 
@@ -151,13 +156,13 @@ impl Leftover {
         }
     }
 
-    /// Returns the path of the file, which must be closed.
+    /// Returns the slot of the file, which must be closed.
     pub(crate) fn into_place(self) -> Place {
         self.place
     }
 
-    /// Writes lanes with outdated rows before they are sent. If that fails, they stay outdated, and the next attempt opens the
-    /// file again.
+    /// Writes lanes with outdated rows. If this fails, the lanes stay outdated, and the next attempt will
+    /// reopen the file.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
@@ -197,23 +202,23 @@ impl Lane {
             is_changed: false,
         };
         for (sequence, incarnation, content) in batches {
-            // Waiting hits under an earlier sequence are in batches now.
+            // Waiting hits with an earlier sequence are already in batches.
             lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
             lane.push(sequence, incarnation, content, true);
         }
         lane
     }
 
-    /// Creates batches of the waiting hits. The file must contain them before one is sent.
+    /// Creates batches from the waiting hits. These must be written to the file before sending any.
     fn cut(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let sequence = waiting.sequence;
         let chunks = waiting.cut(&self.grid, self.samples);
-        // The original process, or one with a copy of the file, would create different batches.
+        // The original process, or a process with a copy of the file, would create different batches.
         let incarnation = Incarnation::random();
         for (sequence, chunk) in (sequence..).zip(chunks) {
             let Chunk { cells, sketches, bins, .. } = chunk;
-            // The original process may have sent the same hits while its disk failed.
+            // The original process might have sent the same hits while the disk failed.
             self.push(sequence, incarnation, Content { cells, sketches, bins }, true);
         }
         self.is_changed = true;
@@ -253,7 +258,7 @@ impl Lane {
     async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             if self.next.is_none() && !self.find(tally, store).await? {
-                // The file is written first.
+                // The file needs to be written first.
                 return Ok(());
             }
             if self.send_rest(tally, store).await? {
@@ -264,7 +269,8 @@ impl Lane {
         Err(no_fences())
     }
 
-    /// Compares the items with the store; returns `false` if they changed and must be written to the file first.
+    /// Compares the items with the store. Returns `false` if the items changed, so that the file needs to be
+    /// written first.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         self.items.retain(|item| item.batch.len() > 0);
         if self.items.is_empty() && self.waiting.is_none() {
@@ -281,14 +287,15 @@ impl Lane {
         if found.sequence == 0 && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
             if self.data_are_lost(now.as_ref()) {
-                // The witness changes. Until the new one is known, counts that were sent here are in doubt.
+                // The witness will change. Until the new witness is known, counts that we send here are in
+                // doubt.
                 if self.witness.take().is_some() {
                     self.is_changed = true;
                     return Ok(false);
                 }
             } else {
                 if self.stored_fence(store).await?.sequence > 0 {
-                    // The witness and the first answer came from different servers.
+                    // The witness and the first reply came from different servers.
                     return Err(Error::new(ErrorKind::Unavailable)
                         .caused_by("the address of the store leads to several servers"));
                 }
@@ -306,7 +313,7 @@ impl Lane {
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= found.sequence);
         for item in &mut self.items[..next] {
             if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
-                // Its answer was lost.
+                // The reply was lost.
                 tally.acknowledge(&item.batch, &[], false);
             }
         }
@@ -316,7 +323,7 @@ impl Lane {
         Ok(true)
     }
 
-    /// Reads the fence of the writer from the answer to a batch that no store accepts.
+    /// Reads the fence of the writer from the reply to a batch that stores always reject.
     async fn stored_fence(&self, store: &dyn Store) -> Result<StoredFence, Error> {
         let beyond = self.fence(self.incarnation, BEYOND - 1, BEYOND);
         match store.apply(&Batch::empty(self.shard, beyond, &self.grid)).await? {
@@ -325,8 +332,8 @@ impl Lane {
         }
     }
 
-    /// Discards the waiting hits if batches with their sequence were sent: by the original process while its disk failed, or by
-    /// another one from a copy of the file.
+    /// Discards the waiting hits if batches with the same sequence were already sent, either by the original
+    /// process while the disk failed, or by a process with a copy of the file.
     fn leave_waiting_out(&mut self, found: StoredFence, tally: &Tally) {
         let Some(waiting) = self.waiting.take().filter(|_| !self.has_counted) else { return };
         let (shard, hits) = (self.shard, waiting.hits());
@@ -344,7 +351,7 @@ impl Lane {
         }
     }
 
-    /// Discards batches whose sequence was used by another incarnation, and those that follow.
+    /// Discards batches with a sequence that was used by another incarnation, and all later batches.
     fn leave_conflicts_out(&mut self, found: StoredFence, tally: &Tally) {
         let is_conflict = |item: &Item| {
             let Fence { sequence, .. } = item.batch.fence;
@@ -353,7 +360,7 @@ impl Lane {
         };
         let Some(first) = self.items.iter().position(is_conflict) else { return };
         let conflicts = self.items.split_off(first);
-        // Batches of waiting hits duplicate hits that the original process has sent.
+        // Batches of waiting hits duplicate hits that the original process already sent.
         let is_sent = found.incarnation == self.incarnation;
         let hits = conflicts.into_iter().map(|item| item.settle(is_sent, tally)).sum();
         self.is_changed = true;
@@ -367,7 +374,7 @@ impl Lane {
         self.items[next..].iter_mut().for_each(|item| item.recover(tally));
     }
 
-    /// Links each batch from this index to the one before it, and the first one to `last`.
+    /// Links the batches from this index, starting at `last`.
     fn link(&mut self, next: usize, mut last: u64) {
         for item in &mut self.items[next..] {
             if item.batch.fence.after != last {
@@ -377,7 +384,7 @@ impl Lane {
         }
     }
 
-    /// Sends the remaining batches in order; returns `false` if the store lost data in between.
+    /// Sends the remaining batches in order. Returns `false` if the store lost data in between.
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
             let could_be_sent = std::mem::replace(&mut item.may_be_sent, true);
@@ -397,19 +404,20 @@ impl Lane {
         Ok(true)
     }
 
-    /// Returns whether a store without the fence of the writer also lacks the counts.
+    /// Decides whether a store without the fence of the writer also lost the counts.
     fn data_are_lost(&self, now: Option<&Witness>) -> bool {
         match (&self.witness, now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
-            // The file has the witness before counts are sent, and the writer is listed before that.
+            // The witness is written to the file before we send counts, and the writer is listed even
+            // earlier.
             (None, Some(now)) if !self.has_sent && !now.listed => true,
             (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
             (_, None) => self.silence < REMEMBERED,
         }
     }
 
-    /// Discards batches that the store may have. Their visitors go into a batch of their own, because they cannot count twice.
-    /// Returns whether the items changed.
+    /// Discards batches that might be in the store. The visitors are moved to a separate batch, because
+    /// visitors can't be double-counted. Returns `true` if the items changed.
     fn leave_out_in_doubt(&mut self, tally: &Tally) -> bool {
         let (doubtful, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.items)
             .into_iter()
@@ -438,7 +446,7 @@ impl Lane {
         true
     }
 
-    /// Prepends a batch that creates the fence if the store still shows this witness.
+    /// Prepends a batch to create the fence, which is applied only if the store still has this witness.
     fn open(&mut self, witness: Option<Witness>) {
         let before = self.items.first().map_or(1, |item| item.batch.fence.sequence - 1);
         self.link(0, before);
@@ -449,14 +457,15 @@ impl Lane {
 }
 
 impl Item {
-    /// Adds it to the ledger of this process, unless the ledger of the ended one has counted it.
+    /// Adds the item to the ledger of this process, unless the ledger of the ended process already counts it.
     fn recover(&mut self, tally: &Tally) {
         if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
             tally.backlog.recover(&self.batch);
         }
     }
 
-    /// Settles it without sending it, as applied by another process or as in doubt; returns its hits.
+    /// Resolves the item without sending it, either as applied by another process or as in doubt. Returns the
+    /// hits of the batch.
     fn settle(mut self, is_sent: bool, tally: &Tally) -> u64 {
         let hits = self.batch.hits();
         if is_sent && !self.is_known {
@@ -478,7 +487,7 @@ fn warn_of_copy(shard: Shard, hits: u64) {
     });
 }
 
-/// Limits the time of a disk operation.
+/// Applies a timeout to a disk operation.
 pub(crate) async fn in_time<T, E: Into<Failure>>(
     patience: Duration,
     work: impl Future<Output = Result<T, E>>,

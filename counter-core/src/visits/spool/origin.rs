@@ -1,18 +1,18 @@
-//! The store of the hits in a file: its kind, which is known from the start, and the ids of the stores that the process used,
-//! with the time of the last use.
+//! The store that the hits in a file belong to: the store kind, which is known from the start, and the ids of
+//! the stores used by the process, with the time of the latest use.
 
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::time::Timestamp;
 use crate::visits::store::identity::{Seen, StoreId, StoreRecord, follows};
 
-/// The tables, which files of older versions do not have.
+/// The tables that don't exist in files of older versions.
 pub(super) const CREATE: [&str; 2] = [
     "CREATE TABLE origin (kind TEXT NOT NULL) STRICT",
     "CREATE TABLE store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
-/// The store of a file, as far as it is known.
+/// The store of a file, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     kind: String,
@@ -20,14 +20,15 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Returns why the file does not belong to a store of this kind, if that is the case.
+    /// Returns the reason if the file doesn't belong to a store of this kind.
     pub(crate) fn refuses_kind(&self, kind: &str) -> Option<String> {
         let is_other = !self.kind.is_empty() && !kind.is_empty() && self.kind != kind;
         is_other.then(|| format!("its hits are for another store ({}), and this one is {kind}", self.kind))
     }
 
-    /// Returns why the file does not belong to this store, if that is the case. A store that was created after the last use of
-    /// the stores in the file replaces them, because they may have lost all data.
+    /// Returns the reason if the file doesn't belong to this store. If the store was created after the latest
+    /// use of the stores in the file, it counts as the replacement, because those stores could have lost all
+    /// data.
     pub(crate) fn refuses(&self, record: &StoreRecord) -> Option<String> {
         let last = self.seen.iter().max_by_key(|seen| seen.at)?;
         (!follows(record, &self.seen)).then(|| {
@@ -39,7 +40,7 @@ impl Origin {
     }
 }
 
-/// Writes the kind of the store to a file.
+/// Writes the store kind to a file.
 pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin().await?;
     sqlx::query("DELETE FROM origin").execute(&mut *transaction).await?;
@@ -55,7 +56,7 @@ pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Resul
     Ok(())
 }
 
-/// Reads what [`declare`] and [`note`] wrote.
+/// Reads the data written by [`declare`] and [`note`].
 pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Origin, sqlx::Error> {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('origin', 'store')";
     let tables: i64 = sqlx::query_scalar(tables).fetch_one(&mut *connection).await?;

@@ -1,4 +1,4 @@
-//! Recovers the files of ended processes in the directory of the spool.
+//! Recovers the files of ended processes in the spool directory.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -21,48 +21,48 @@ use crate::visits::store::identity::StoreId;
 use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 
-/// Sends the files of ended processes one by one.
+/// Sends the files of ended processes, one at a time.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     spool: Arc<Spool>,
-    /// Files found by the last scan that were not tried yet.
+    /// Files found by the latest scan, which we need to try.
     queue: VecDeque<PathBuf>,
     current: Option<Leftover>,
-    /// Files that were sent, with the time to check whether the store still has their hits.
+    /// Sent files, with the time at which we should check whether the store has the hits.
     sent: VecDeque<(Instant, Place)>,
     /// Files that are not for this process.
     foreign: HashMap<PathBuf, Foreign>,
     /// True while the hint about files of another store is raised.
     has_hint: bool,
     looked: Option<Instant>,
-    /// Files that could not be read, each with the disk operation that timed out.
+    /// Files that can't be read, with the disk operation that timed out.
     unreached: HashMap<PathBuf, Step<io::Result<Option<Place>>>>,
     listing: Step<io::Result<Vec<PathBuf>>>,
     is_failing: bool,
 }
 
-/// Why a file is not for this process.
+/// The reason why a file is not for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Foreign {
-    /// The format or the number of shards differs.
+    /// The format or the number of shards is different.
     Format,
-    /// The kind or the namespace of the store differs.
+    /// The store kind or the namespace is different.
     Kind,
-    /// The current store has this id, and the file is for another one.
+    /// The file is for another store; the id is that of the current store.
     Store(StoreId),
 }
 
-/// The timeout of operations on a file or the directory.
+/// Timeout of operations on a file or the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time until a file is retried whose disk did not answer.
+/// Time to wait for a disk operation that has timed out.
 const GLANCE: Duration = Duration::from_millis(100);
-/// The maximum number of files with a hanging disk; beyond it, no further file is tried.
+/// Maximum number of hanging disk operations. If reached, we don't try any more files.
 const HANGING: usize = 2;
-/// The time between two scans of the directory.
+/// Time between directory scans.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The time to keep a file after it was sent, in case a failover loses acknowledged batches.
+/// Time to retain a sent file, in case a failover loses acknowledged batches.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Recovery {
@@ -83,12 +83,12 @@ impl Recovery {
         }
     }
 
-    /// Returns the pending hits that are in a file, which another process can recover.
+    /// Returns the number of pending hits in a file, which can be recovered by another process.
     pub(crate) fn pending(&self) -> u64 {
         self.current.as_ref().map_or(0, Leftover::pending)
     }
 
-    /// Looks for files at every interval, and sends their hits.
+    /// Periodically scans for files, and sends the hits.
     pub(crate) async fn recover_for_ever(&mut self) {
         let mut backoff = Backoff::new();
         loop {
@@ -116,7 +116,7 @@ impl Recovery {
         recovered
     }
 
-    /// Checks whether the store still has the hits of sent files, and removes these files.
+    /// Checks whether the store has the hits of sent files, and removes the files.
     pub(crate) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
             drop(self.send().await);
@@ -129,7 +129,7 @@ impl Recovery {
             }
             Ok::<_, Error>(())
         };
-        // The next process does the rest.
+        // The rest is left to the next process.
         drop(timeout_at(deadline, caught(finish)).await);
         self.sent.clear();
         self.looked = None;
@@ -171,7 +171,8 @@ impl Recovery {
         }
     }
 
-    /// Returns why the current file is not for this store, and the id of this store. Sends nothing before that id is known.
+    /// Returns the reason if the current file is not for this store, and the id of this store. Fails if the
+    /// id can't be read, so that we don't send to an unknown store.
     async fn refusal(&self) -> Result<Option<(String, StoreId)>, Error> {
         let Some(leftover) = &self.current else { return Ok(None) };
         let record = match self.spool.known().record() {
@@ -181,7 +182,7 @@ impl Recovery {
         Ok(record.and_then(|record| Some((leftover.origin().refuses(&record)?, record.id))))
     }
 
-    /// Leaves a file for another process, and reports that once.
+    /// Leaves a file to another process, and logs that once.
     fn leave_alone(&mut self, place: &Place, reason: &str, foreign: Foreign) {
         let file = place.path().display();
         tell(|| tracing::warn!(%file, reason, "a file in the directory of the spool is left alone"));
@@ -189,7 +190,7 @@ impl Recovery {
         self.update_hint();
     }
 
-    /// Raises the hint about files of another store while there are some.
+    /// Raises or withdraws the hint about files of another store.
     fn update_hint(&mut self) {
         let has_foreign = self.foreign.values().any(|foreign| *foreign != Foreign::Format);
         match (std::mem::replace(&mut self.has_hint, has_foreign), has_foreign) {
@@ -215,7 +216,7 @@ impl Recovery {
             let store = self.spool.known().record().map(|record| record.id);
             let Self { queue, unreached, foreign, .. } = self;
             unreached.retain(|path, _| queue.contains(path));
-            // A file of another store is checked again when the store changes.
+            // A file of another store needs to be rechecked when the store changes.
             foreign.retain(|path, foreign| match foreign {
                 Foreign::Store(refused_by) => {
                     queue.contains(path) && store.is_none_or(|id| id == *refused_by)
@@ -236,7 +237,7 @@ impl Recovery {
                         return Ok(leftover);
                     }
                 }
-                // The next scan retries it, and other files continue.
+                // We continue with the other files; this file will be retried by the next scan.
                 Err(error) => {
                     if !is_known {
                         let file = path.display();
@@ -267,7 +268,7 @@ impl Recovery {
         }
     }
 
-    /// Opens a file; `None` if it is not for this process, which is reported once.
+    /// Opens a file; `None` if it is not for this process, which is logged once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
         let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (place, unread) = match opened {

@@ -1,4 +1,4 @@
-//! Files of ended processes whose log is damaged: what the log has before the damage is kept, and the loss is reported.
+//! Opens leftover files with a damaged log: preserves the log up to the damage, and reports the loss.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,24 +18,24 @@ use crate::family::private_file;
 use crate::family::shard::Shards;
 use crate::log::unwind::tell;
 
-/// A log that was damaged, and of which the intact beginning is left.
+/// A damaged log, which was truncated to the intact part.
 #[derive(Debug)]
 struct DamagedLog {
-    /// The copy of the file. The copy of its log has the same name with `-wal`.
+    /// Copy of the file. For the copy of the log, `-wal` is appended.
     copy: PathBuf,
-    /// The position of the damage, in bytes.
+    /// Offset of the damage, in bytes.
     offset: u64,
-    /// All rows, including those after the damage, as far as SQLite can read them.
+    /// All rows that SQLite can read, including the rows after the damage.
     rows: Option<Rows>,
 }
 
-/// The hits of each row, by its checksum.
+/// Number of hits per row, by row checksum.
 type Rows = HashMap<i64, i64>;
 
-/// The bytes of a log that are read or written by one call of the system.
+/// Number of bytes to read or write in a system call.
 const BUFFER: usize = 256 << 10;
 
-/// Opens the file of another process, without the damaged part of its log.
+/// Opens a leftover file, ignoring the damaged part of the log.
 pub(crate) async fn open_left(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
     let bytes = fs::metadata(path).await?.len();
     let damaged = match timeout(file::patience(bytes), remove_damage(path)).await {
@@ -49,9 +49,9 @@ pub(crate) async fn open_left(path: &Path, shards: Shards) -> Result<(SqliteConn
     opened
 }
 
-/// Checks the log of a file. If it is damaged, copies both, and removes the damage and what follows from the log.
+/// Checks the log of a file. If the log is damaged, this copies both and truncates the log at the damage.
 ///
-/// A future that is dropped before the end leaves the log as it was.
+/// If the future is dropped early, the log stays unchanged.
 async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
     let log = log_of(path);
     let Some(Damage { offset, intact }) = check(&log).await? else { return Ok(None) };
@@ -67,7 +67,7 @@ async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
 }
 
 impl DamagedLog {
-    /// Reports the loss; `intact` is a connection to the file without the damage, if it can be opened.
+    /// Reports the loss. `intact` is a connection to the repaired file, if it can be opened.
     async fn report(self, intact: Option<&mut SqliteConnection>) {
         let kept = match intact {
             Some(intact) => rows(intact).await.ok(),
@@ -102,7 +102,7 @@ async fn check(log: &Path) -> io::Result<Option<Damage>> {
     wal::find_damage(&mut BufReader::with_capacity(BUFFER, log), length).await
 }
 
-/// Reads all rows, including those after the damage, from a copy that is then overwritten.
+/// Reads all rows from a temporary copy, including the rows after the damage. The copy will be overwritten.
 async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
     fs::copy(path, copy).await?;
     let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);

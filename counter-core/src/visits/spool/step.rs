@@ -6,15 +6,15 @@ use tokio::sync::Mutex;
 
 use crate::family::future::BoxFuture;
 
-/// Runs one disk operation at a time.
+/// Runs disk operations, one at a time.
 ///
-/// A disk operation cannot be cancelled: it blocks a thread until the disk answers. So a step that timed out is kept, and no
-/// other starts before it ends. A hanging disk therefore blocks only one thread, and the application keeps the other blocking
-/// threads for its own files and name lookups.
+/// We can't cancel a disk operation: it blocks a thread until the disk responds. So if a step times out, we
+/// hold on to it and don't start another. A hanging disk will thus block only a single thread, and the
+/// application can use the other blocking threads for file access and name lookups.
 pub(crate) struct Step<T>(Mutex<Option<BoxFuture<'static, T>>>);
 
 impl<T> Step<T> {
-    /// Continues the step that timed out, or starts one, and returns its result.
+    /// Resumes the step that timed out, or starts a new step, and returns the result.
     pub(crate) async fn or_begin(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
         let answer = step.get_or_insert_with(begin).await;
@@ -22,7 +22,7 @@ impl<T> Step<T> {
         answer
     }
 
-    /// Waits for the step that timed out, ignores its result, and then starts one.
+    /// Waits for the step that timed out, ignores the result, and then starts a new step.
     pub(crate) async fn after_another(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
         if let Some(earlier) = step.as_mut() {
@@ -33,7 +33,7 @@ impl<T> Step<T> {
         answer
     }
 
-    /// Returns whether a step that timed out is still running.
+    /// Returns `true` while a step that timed out is running.
     pub(crate) fn is_under_way(&mut self) -> bool {
         self.0.get_mut().is_some()
     }

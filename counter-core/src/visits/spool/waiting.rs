@@ -1,4 +1,4 @@
-//! The pending hits and visitors of an ended process, merged while they are read.
+//! Pending hits and visitors of an ended process, merged on reading.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use crate::family::name::CounterName;
 use crate::time::{Grid, Timestamp};
 use crate::visits::pending::{Chunk, Pending};
 
-/// Hits and visitors that were not in a batch when the file was last written.
+/// Hits and visitors that were not in a batch at the latest write to the file.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// The sequence of the first batch that would contain them.
+    /// Sequence of the first batch that would contain these hits.
     pub(crate) sequence: u64,
     pending: Pending,
     names: Names,
@@ -49,7 +49,7 @@ impl Waiting {
         self.pending.hits()
     }
 
-    /// Splits it into chunks of at most this many samples.
+    /// Splits the hits into chunks of at most `samples` samples.
     pub(crate) fn cut(mut self, grid: &Grid, samples: usize) -> Vec<Chunk> {
         self.pending.coarsen(Timestamp::now(), grid);
         self.pending.take(&self.names.all, grid, samples)

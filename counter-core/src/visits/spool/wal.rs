@@ -1,9 +1,9 @@
-//! The write-ahead log of SQLite: finds damage in it, which SQLite itself does not report.
+//! Detects damage in the SQLite write-ahead log, which SQLite does not report.
 //!
-//! A log is a header and a list of frames, each of which has a page and a checksum that continues the one before. SQLite
-//! reads up to the first wrong checksum, because that is how a log ends after a crash, and ignores the rest without an
-//! error. So one damaged byte hides every later transaction. The checks here tell both cases apart: after a crash,
-//! no complete transaction follows the first wrong checksum.
+//! A log is a header followed by frames, which contain a page and a cumulative checksum. SQLite reads up to
+//! the first invalid checksum, because this is how a log ends in a crash, and ignores the rest without an
+//! error. So a single damaged byte hides all later transactions. To distinguish both cases, we scan the rest:
+//! if a crash caused the invalid checksum, it is not followed by a complete transaction.
 //!
 //! The format is described at <https://sqlite.org/fileformat2.html#walformat>.
 
@@ -14,13 +14,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Damage in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
-    /// The position of the first damaged header or frame, in bytes.
+    /// Offset of the first damaged header or frame, in bytes.
     pub(super) offset: u64,
-    /// The length of the intact transactions before it, with the header, in bytes; 0 if the header is damaged.
+    /// Length of the header and the intact transactions up to the damage, in bytes; 0 if the header is
+    /// damaged.
     pub(super) intact: u64,
 }
 
-/// What the header says about the frames.
+/// The fields of the log header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     is_big_endian: bool,
@@ -32,12 +33,12 @@ struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Checksum(u32, u32);
 
-/// The header of a frame, and its page.
+/// A frame header and the page.
 struct Frame<'a> {
-    /// The number and the size, which the checksum covers.
+    /// Page number and database size, which are covered by the checksum.
     place: &'a [u8],
     page: &'a [u8],
-    /// The size of the database after the transaction, in pages; 0 in all but its last frame.
+    /// Database size after the transaction, in pages; 0 except in the final frame of a transaction.
     size: u32,
     salts: [u32; 2],
     checksum: Checksum,
@@ -45,15 +46,16 @@ struct Frame<'a> {
 
 const HEADER_LENGTH: usize = 32;
 const FRAME_HEADER_LENGTH: usize = 24;
-/// The number at the beginning of a log, but for its last bit: that tells the byte order of the checksums.
+/// The magic number at the start of a log, except for the lowest bit, which is the byte order of the
+/// checksums.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
-/// Looks for damage in a log of this length, in bytes.
+/// Detects damage in a log of this length, in bytes.
 ///
-/// What a crash leaves is not damage: an incomplete transaction at the end, frames of an earlier generation of the
-/// log, and zeros. The last transaction counts as damaged only if it ends with the file. Otherwise a crash may have
-/// interrupted it while it overwrote an earlier generation.
+/// Leftovers of a crash are not damage: an incomplete transaction at the end, frames of an earlier log
+/// generation, and zeros. The final transaction counts as damaged only if it ends with the file; otherwise, a
+/// crash might have interrupted it while it overwrote an earlier generation.
 pub(super) async fn find_damage(
     log: &mut (impl AsyncRead + Unpin),
     length: u64,
@@ -78,7 +80,7 @@ pub(super) async fn find_damage(
             None => wrong = Some(begin),
             Some(_) => {}
         }
-        // A transaction is written in order: where its last frame is, it was complete.
+        // A transaction is written in order, so if the final frame exists, the transaction is complete.
         let is_last = frame.is_of(header.salts) && frame.size > 0;
         if let Some(offset) = wrong.filter(|wrong| is_last && (begin > *wrong || at == length)) {
             return Ok(Some(Damage { offset, intact }));
@@ -87,8 +89,8 @@ pub(super) async fn find_damage(
     Ok(None)
 }
 
-/// Copies a log with new checksums, so that SQLite also reads what follows the damage. `page_size` is that of the
-/// database, for a damaged header.
+/// Copies a log with new checksums, to allow SQLite to read past the damage. `page_size` is the page size of
+/// the database, used if the header is damaged.
 pub(super) async fn reseal(
     log: &mut (impl AsyncRead + Unpin),
     copy: &mut (impl AsyncWrite + Unpin),
@@ -106,7 +108,7 @@ pub(super) async fn reseal(
         let header = match &mut sealed {
             Some(header) if !frame.is_of(header.salts) => continue,
             Some(header) => header,
-            // The salts are in each frame, too.
+            // The salts are also stored in every frame.
             None => sealed.insert(Header::of(page_size, frame.salts).write(copy).await?),
         };
         header.checksum = frame.sum(header.checksum, false);
@@ -135,7 +137,7 @@ impl Header {
         Self { is_big_endian: false, page_size, salts, checksum: Checksum(0, 0) }
     }
 
-    /// Writes the header with checksums in little-endian order, and returns it.
+    /// Writes the header with checksums in little-endian order, and returns the written header.
     async fn write(self, copy: &mut (impl AsyncWrite + Unpin)) -> io::Result<Self> {
         let page_size = u32::try_from(self.page_size).map_err(io::Error::other)?;
         let mut bytes = [0; HEADER_LENGTH];
@@ -158,13 +160,13 @@ impl<'a> Frame<'a> {
         Self { place: &header[..8], page, size, salts: [first, second], checksum: Checksum(high, low) }
     }
 
-    /// Returns whether SQLite accepts the frame after one with this checksum.
+    /// Returns `true` if SQLite would accept this frame next, given the previous checksum.
     fn follows(&self, sum: Checksum, header: &Header) -> bool {
         self.salts == header.salts && self.sum(sum, header.is_big_endian) == self.checksum
     }
 
-    /// Returns whether the frame is of this generation of the log: the next generation has two other salts, and a
-    /// damaged byte changes one of them only.
+    /// Returns `true` if the frame belongs to this log generation. In the next generation, both salts are
+    /// different, but a damaged byte can only change one salt.
     const fn is_of(&self, salts: [u32; 2]) -> bool {
         self.salts[0] == salts[0] || self.salts[1] == salts[1]
     }
@@ -201,7 +203,7 @@ fn write_words<const N: usize>(bytes: &mut [u8], words: [u32; N]) {
     }
 }
 
-/// Reads this many bytes; `None` if there are less.
+/// Reads this number of bytes; `None` if the log is too short.
 async fn read(log: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; length];
     match log.read_exact(&mut bytes).await {
@@ -233,7 +235,7 @@ mod tests {
         sqlx::query(statement).execute(connection).await.expect(statement);
     }
 
-    /// Returns a database with some transactions of a row each, and its log.
+    /// Returns a database with this number of single-row transactions, and the log.
     async fn written(transactions: u64) -> (Vec<u8>, Vec<u8>) {
         let folder = tempfile();
         let path = folder.join("a");
@@ -258,7 +260,7 @@ mod tests {
         find_damage(&mut &*log, log.len() as u64).await.expect("memory is readable")
     }
 
-    /// Returns how many rows SQLite finds; `None` if there is no table.
+    /// Returns the number of rows found by SQLite; `None` if the table doesn't exist.
     async fn rows((database, log): (&[u8], &[u8])) -> Option<i64> {
         let folder = tempfile();
         let path = folder.join("a");
@@ -317,7 +319,7 @@ mod tests {
     async fn frames_of_a_transaction_that_was_rolled_back_are_not_damage() {
         let folder = tempfile();
         let mut connection = open(&folder.join("a")).await;
-        // Some pages are in the log before the transaction ends.
+        // With a small cache, pages are written to the log before the transaction ends.
         run(&mut connection, "PRAGMA cache_size = 5").await;
         run(&mut connection, "CREATE TABLE row (content)").await;
         run(&mut connection, "BEGIN").await;

@@ -9,35 +9,35 @@ use crate::time::{Precision, Timestamp};
 use crate::visits::distribution::{Bin, Distribution, Measure};
 use crate::visits::store::{BinReading, Unreadable};
 
-/// The distributions of one measure, of some counters together: one for each bucket.
+/// Distributions of a measure in each bucket, merged over the counters.
 ///
-/// A bucket without values is left out.
+/// Buckets with no values are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Distributions {
-    /// The width of the buckets.
+    /// The bucket width.
     pub precision: Precision,
-    /// The range that was asked for: buckets that start in it, with its end left out.
+    /// The requested range of bucket starts, excluding the end.
     pub range: Range<Timestamp>,
     /// The measure.
     pub measure: Measure,
-    /// The starts of the buckets, ascending, with the distribution of each.
+    /// Bucket starts and distributions, in ascending order.
     pub buckets: Vec<(Timestamp, Distribution)>,
-    /// Entries that the store could not read, of one of the counters each.
+    /// Entries that could not be read, limited to one for each counter.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The counters with the highest means of a measure.
+/// Counters with the highest mean of a measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slowest {
-    /// The counters with their distributions, in descending order of the means, and by name where these are equal.
+    /// Counters and distributions, sorted by descending mean, then by name.
     pub counters: Vec<(CounterName, Distribution)>,
-    /// Entries that cannot be read, of counters that are therefore not ranked.
+    /// Entries that can't be read. Their counters are not ranked.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The number of distributions that a ranking may have to look at, in several reads.
+/// Maximum number of distributions to read for a ranking, over all reads.
 const RANKED: u64 = 100_000;
 
 impl Distributions {
@@ -51,7 +51,7 @@ impl Distributions {
 }
 
 impl Slowest {
-    /// Keeps so many of the counters, and what is named of the entries that cannot be read.
+    /// Keeps the top `limit` counters, and limits the list of unreadable entries.
     fn keep(&mut self, limit: usize) {
         let mean = |of: &Distribution| of.mean().unwrap_or_default();
         self.counters
@@ -62,26 +62,29 @@ impl Slowest {
 }
 
 impl Stats {
-    /// The number of distributions that one read may touch.
+    /// Maximum number of distributions in a read.
     pub const MAX_DISTRIBUTIONS: u64 = 10_000;
 
-    /// Returns how a measure was distributed in all that this process has recorded since it began, by counter.
+    /// Returns the distributions of a measure since this process started, by counter.
     ///
-    /// A value is under one counter, the second of each two that it was [measured](crate::visits::Measured) of: a request
-    /// under its page, and under `hits` where it has none. So the distributions add up to all requests, and they only grow,
-    /// as exporters of metrics want it, which add up instances themselves; what is in the store is
-    /// [`distribution`](Self::distribution). Counters keep their places in the list, also those with values of other measures
-    /// alone: new ones come behind them. Records of [sources](crate::source) are not in them.
+    /// A value is [measured](crate::visits::Measured) for two counters, but added just to the second, i.e. to
+    /// the page of a request, or to `hits` if there is no page. The distributions thus add up to all
+    /// requests, and never decrease, which is what metrics exporters need in order to aggregate instances. To
+    /// read from the store instead, use [`distribution`](Self::distribution).
+    ///
+    /// Counters keep their position in the list, even if they only have values of other measures. New
+    /// counters are appended. Records from [sources](crate::source) are not included.
     #[must_use]
     pub fn process_distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
         self.tally.distributions(measure)
     }
 
-    /// Returns how a measure of these counters together was distributed, in each of the buckets that start in `range`.
+    /// Returns the distributions of a measure, merged over these counters, for the buckets that start in
+    /// `range`.
     ///
-    /// Distributions merge by adding: the median of several counters or buckets is that of
-    /// [`merged`](Distributions::merged), and never the mean of medians. Each request counts in `hits` and under its own
-    /// counter.
+    /// Distributions can be merged by addition. To compute the median of multiple counters or buckets, use
+    /// [`merged`](Distributions::merged) instead of averaging medians. A request counts in `hits`, and also
+    /// in the counter of the page.
     ///
     /// ```
     /// use std::time::Duration;
@@ -108,9 +111,8 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Fails when the precision is not one of those of
-    /// [`Builder::distributions`](crate::Builder::distributions), when the range is empty, when counters times buckets
-    /// exceed 10,000, or when the store cannot be read.
+    /// Returns an error if the precision is not in [`Builder::distributions`](crate::Builder::distributions),
+    /// if the range is empty, if counters times buckets exceed 10,000, or if the store can't be read.
     pub async fn distribution(
         &self,
         counters: &[CounterName],
@@ -123,11 +125,11 @@ impl Stats {
         Ok(all.into_iter().next().unwrap_or(none))
     }
 
-    /// Returns what [`distribution`](Self::distribution) does for each of these measures, in their order, by one exchange
-    /// with each shard.
+    /// Returns the [`distribution`](Self::distribution) for multiple measures, in the given order. This takes
+    /// a single round trip to the shards.
     ///
     /// # Errors
-    /// Fails as [`distribution`](Self::distribution) does.
+    /// This fails like [`distribution`](Self::distribution).
     pub async fn distributions(
         &self,
         counters: &[CounterName],
@@ -151,8 +153,8 @@ impl Stats {
         Ok(measures.iter().zip(buckets).map(distributions).collect())
     }
 
-    /// Returns the distributions of each of these counters by itself, and of each of these measures: those that can be
-    /// read, by one exchange with each shard.
+    /// Returns the distributions for each counter and measure, in a single round trip to the shards.
+    /// Unreadable entries are left out.
     #[doc(hidden)]
     pub async fn distributions_by_counter(
         &self,
@@ -170,15 +172,15 @@ impl Stats {
         Ok(self.store.bins(counters, precision, range).await?.into_iter().map(of_counter).collect())
     }
 
-    /// Returns the counters with the highest means of a measure in the buckets that start in `range`, of those that
-    /// `wanted` accepts: at most `limit` of them. Of times these are the slowest pages.
+    /// Returns up to `limit` counters with the highest means in the buckets that start in `range`, e.g. the
+    /// slowest pages. Only counters accepted by `filter` are ranked.
     ///
-    /// It looks at every counter.
+    /// This needs to read all counters.
     ///
     /// # Errors
-    /// Fails when the precision is not one of those of [`Builder::distributions`](crate::Builder::distributions), when the
-    /// range is empty or has more than 10,000 buckets, when the wanted counters times buckets exceed 100,000, or when the
-    /// store cannot be read.
+    /// Returns an error if the precision is not in [`Builder::distributions`](crate::Builder::distributions),
+    /// if the range is empty or has more than 10,000 buckets, if the accepted counters times buckets exceed
+    /// 100,000, or if the store can't be read.
     pub async fn slowest(
         &self,
         precision: Precision,
@@ -212,7 +214,7 @@ impl Stats {
                     }
                 }
             }
-            // After each page, so that no more than one is held.
+            // We do this for every page, to hold at most a page of counters in memory.
             slowest.keep(limit);
             after = page.next;
             if after.is_none() {
@@ -235,10 +237,10 @@ impl Stats {
     }
 }
 
-/// The distribution of each bucket that has values.
+/// Distributions by bucket start, for buckets with values.
 type Buckets = BTreeMap<Timestamp, Distribution>;
 
-/// Adds bins to the buckets of each measure.
+/// Adds bins to the buckets of every measure.
 fn add(buckets: &mut [Buckets], measures: &[Measure], read: Vec<(Timestamp, Vec<(Bin, u64)>)>) {
     for (start, bins) in read {
         for (measure, buckets) in measures.iter().zip(&mut *buckets) {

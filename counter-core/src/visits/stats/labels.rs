@@ -13,69 +13,73 @@ use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::Unreadable;
 use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};
 
-/// The values of a label with the most hits.
+/// The label values with the most hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LabelRanking {
-    /// The values with their hits, in descending order of hits, and by value where these are equal.
+    /// Values and hits, sorted by descending hits, then by value.
     pub values: Vec<(String, u64)>,
-    /// The hits without a value.
+    /// Hits with no value.
     pub none: u64,
-    /// The hits of values that had no place of their own, and of texts that are no values.
+    /// Hits of values above the limit, and of invalid values.
     pub other: u64,
-    /// The most that any value may have had among the [`other`](Self::other) hits: each of the values has its hits, or
-    /// up to this many more. It is 0 where all values had places.
+    /// Upper bound on the [`other`](Self::other) hits that belong to any single value. The true count of a
+    /// value is at least the listed count, and at most this much higher. This will be 0 if no value exceeded
+    /// the limit.
     pub missed: u64,
-    /// All hits: of all values, also of those that are not listed here, without a value and of others.
+    /// All hits: of listed and unlisted values, [`none`](Self::none) and [`other`](Self::other).
     pub total: u64,
-    /// True if the label has more values than one read may cover. The values with the largest lifetimes were read;
-    /// [`total`](Self::total) lacks the hits of the others.
+    /// True if the label has more values than can be read. In this case, we read the values with the largest
+    /// lifetimes, and [`total`](Self::total) is missing the hits of the remaining values.
     pub is_partial: bool,
-    /// Entries that cannot be read, of values that are therefore not ranked; 1,000 at most.
+    /// Entries that can't be read, up to 1,000. Their values are not ranked.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The values of a label, as far as one read covers them.
+/// Ranked values of a label.
 #[derive(Debug, Default)]
 struct RankedValues {
     ranking: Ranking,
     is_partial: bool,
 }
 
-/// The number of values that are ranked in the order of their names, and as many again by their lifetimes.
+/// Maximum number of values to rank in name order. The same number may be ranked by lifetime.
 const MAX_VALUES: u64 = 50_000;
 
-/// The number of values that are listed.
+/// Maximum number of values to list.
 const MAX_LISTED: usize = 200_000;
 
-/// The number of names on the first page, which has all values of a label in one instance. Each following page has four
-/// times as many, up to [`MAX_PAGE`].
+/// Number of names on the first page, enough for all values that a single instance can add. Later pages grow
+/// by a factor of four, up to [`MAX_PAGE`].
 const FIRST_PAGE: usize = 3000;
 const MAX_PAGE: usize = 50_000;
 
-/// The number of lifetimes that are read together.
+/// Number of lifetimes in a read.
 const LIFETIMES: usize = 10_000;
 
-/// The number of labels that are listed.
+/// Maximum number of labels to list.
 const LABELS: usize = 100;
 
 impl Stats {
-    /// Returns the labels of which the store has values, by name: 100 at most.
+    /// Returns up to 100 labels with values in the store, sorted by name.
     ///
-    /// It takes an exchange with the store, and one more for each label in a row that this process does not count.
+    /// This takes a round trip to the store, and another for every further label in a row which is not
+    /// counted by this process.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     pub async fn labels(&self) -> Result<Vec<String>, Error> {
         self.labels_beside(&self.expected(&[])).await
     }
 
-    /// Returns all labels, by name, each with what [`label`](Self::label) returns of it. Those of this process and those
-    /// that are `expected` are read at once, and others when they have been found: by an exchange for each in a row, and
-    /// two more for all of them.
+    /// Returns the [`label`](Self::label) ranking of all labels, sorted by name.
+    ///
+    /// The labels of this process and the `expected` labels are read concurrently. Any other label must be
+    /// discovered first, which takes a round trip for each label in a row, plus two to read the rankings.
     ///
     /// # Errors
-    /// Fails when the labels cannot be listed; that one of them cannot be ranked is told in its place.
+    /// Returns an error if the labels can't be listed. If a label can't be ranked, the error is returned in
+    /// place of the ranking.
     pub async fn label_rankings(
         &self,
         expected: &[&str],
@@ -99,15 +103,15 @@ impl Stats {
         Ok(rankings)
     }
 
-    /// Returns the labels of this process, and others that there may be.
+    /// Returns the labels of this process, plus `others`.
     fn expected(&self, others: &[&str]) -> BTreeSet<String> {
         let own = self.tally.labels().map(str::to_owned);
         own.chain(others.iter().map(|label| (*label).to_owned())).collect()
     }
 
-    /// Returns the existing labels. Looks up the expected ones, and the gaps between them, concurrently.
+    /// Returns the existing labels. Looks up the expected labels, and the gaps between them, concurrently.
     async fn labels_beside(&self, expected: &BTreeSet<String>) -> Result<Vec<String>, Error> {
-        // In the order in which names of their values are, to which a colon belongs.
+        // Sorted with the colon, like the counter names of the values.
         let mut bounds: Vec<_> = expected.iter().map(|label| format!("{label}:")).collect();
         bounds.sort_unstable();
         let begins = std::iter::once("").chain(bounds.iter().map(String::as_str));
@@ -119,7 +123,7 @@ impl Stats {
         Ok(labels)
     }
 
-    /// Returns the labels after one until another, each written with its colon; that one as well, where there is it.
+    /// Returns the labels after `begin`, up to and including `end`. The bounds include the colon.
     async fn labels_between(&self, begin: &str, end: Option<&str>) -> Result<Vec<String>, Error> {
         let precisions: Vec<_> = self.grid().counts.iter().map(|kept| kept.precision).collect();
         let mut labels = Vec::new();
@@ -133,7 +137,7 @@ impl Stats {
             let names = page.counters.iter().map(|(name, _)| name);
             let names = names.take_while(|name| name.starts_with(CounterName::LABELS));
             let Some((label, _)) = names.clone().find_map(CounterName::label) else {
-                // Names without a value, such as `label:x`, hide no label that follows.
+                // Names with no value, e.g. `label:x`, might hide a later label, so we need to read on.
                 let Some(name) = names.last().filter(|_| page.next.is_some()) else { break };
                 (after, size) = (name.clone(), PAGE);
                 continue;
@@ -152,8 +156,8 @@ impl Stats {
         Ok(labels)
     }
 
-    /// Returns the values of a label with the most hits in the buckets that start in `range`, at most `limit` of them, and
-    /// what is not among them.
+    /// Returns up to `limit` values of a label with the most hits in the buckets that start in `range`, and
+    /// the hits that are not attributed to a value.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -178,13 +182,14 @@ impl Stats {
     /// # }
     /// ```
     ///
-    /// A read covers the first 50,000 values by name, or fewer if their buckets exceed 10,000,000. If the label has more
-    /// values with hits since the start of the range, it also covers those with the largest lifetimes, up to the same number.
-    /// If it leaves any value out, [`is_partial`](LabelRanking::is_partial) is set. It lists at most 200,000 values.
+    /// We read the first 50,000 values by name, or fewer if this takes more than 10,000,000 buckets. If more
+    /// values have hits since the start of the range, we also read those with the largest lifetimes, up to
+    /// the same number. At most 200,000 values are listed. If any value is left out,
+    /// [`is_partial`](LabelRanking::is_partial) will be set.
     ///
     /// # Errors
-    /// Fails when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the store
-    /// cannot be read.
+    /// Returns an error if the precision is not in the grid, if the range is empty or has more than 10,000
+    /// buckets, or if the store can't be read.
     pub async fn label(
         &self,
         label: &str,
@@ -203,7 +208,7 @@ impl Stats {
         Ok(LabelRanking::of(values, missed, limit))
     }
 
-    /// Ranks the values of a label, by an exchange for each page of their names, and one more.
+    /// Ranks the values of a label. This takes a round trip for each page of names, plus a final round trip.
     async fn rank_values(
         &self,
         prefix: &CounterName,
@@ -244,10 +249,11 @@ impl Stats {
         Ok(values)
     }
 
-    /// Adds names and keeps the `most` with the largest lifetimes; returns whether it dropped any.
+    /// Adds names, but only keeps `max_values` names with the largest lifetimes. Returns whether any name was
+    /// dropped.
     ///
-    /// A lifetime is an upper bound for the hits in any range, so a dropped name has at most as many hits as the smallest
-    /// lifetime that is kept.
+    /// A lifetime is an upper bound on the hits in any range, so a dropped name can't have more hits than the
+    /// smallest lifetime in `kept`.
     async fn keep_largest(
         &self,
         kept: &mut Vec<(u64, CounterName)>,
@@ -272,8 +278,9 @@ impl Stats {
         Ok(is_beyond)
     }
 
-    /// Returns the most that a value may have missed in a range, which is told in whole hours: more than all hits where
-    /// that is not known, and nothing where a value of the precision tells it.
+    /// Returns the maximum number of hits that a value can be missing in a range. This is recorded by the
+    /// hour. Returns `None` if it can be read as a value in this precision, or more than all hits if it is
+    /// unknown.
     async fn missed(
         &self,
         prefix: &str,
@@ -327,7 +334,7 @@ impl LabelRanking {
 }
 
 impl Ranking {
-    /// Returns the hits of a value of a label.
+    /// Returns the hits of a label value.
     fn of(&self, prefix: &str, value: &str) -> u64 {
         let found = self.counters.iter().find(|(name, _)| name.strip_prefix(prefix) == Some(value));
         found.map_or(0, |(_, count)| *count)

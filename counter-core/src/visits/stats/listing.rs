@@ -8,27 +8,27 @@ use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::store::{KnownReading, Unreadable};
 
-/// A page of the list of known counters.
+/// A page of known counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterPage {
-    /// The counters by name, each with the precisions that it has samples of.
+    /// Counters by name, with the precisions in which they have samples.
     pub counters: Vec<(CounterName, Vec<Precision>)>,
-    /// The last counter of this page if there may be more. Pass it to the next call.
+    /// The name to continue after, if there may be more counters. Pass this to the next call.
     pub next: Option<CounterName>,
-    /// Entries in the list of counters that are not counters, and lists that cannot be read.
+    /// List entries that aren't counters, and lists that can't be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The number of counters on a page.
+/// Maximum number of counters on a page.
 pub(super) const PAGE: usize = 1000;
 
 impl Stats {
-    /// Returns up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or
-    /// the first ones. Values of labels are not among them: see [`label`](Self::label).
+    /// Returns up to `limit` counters, sorted by name, starting after `after`. The limit is at most 1,000.
+    /// Label values are not included: see [`label`](Self::label).
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     pub async fn list_counters(
         &self,
         after: Option<&CounterName>,
@@ -39,7 +39,7 @@ impl Stats {
         let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
         let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
         first = without_labels(first);
-        // The counters after the labels are on the same page.
+        // The page should also include the counters that follow the labels.
         if has_labels
             && let Some(after) = &first.next
             && limit > first.counters.len()
@@ -59,7 +59,7 @@ impl Stats {
         limit: usize,
         since: Timestamp,
     ) -> Result<CounterPage, Error> {
-        // No name contains a control character, so this is the smallest text after `after`.
+        // Names can't contain control characters, so this is the smallest string greater than `after`.
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
         let mut counters = BTreeMap::<_, Vec<_>>::new();
         let KnownReading { counters: known, unreadable, .. } =
@@ -73,12 +73,12 @@ impl Stats {
         Ok(CounterPage { counters, next: last.filter(|_| more), unreadable })
     }
 
-    /// Returns whether each of these counters exists: in the store, or in this process and not flushed yet. It takes one
-    /// exchange with each shard of these counters. A list of counters that
-    /// cannot be read does not affect the counters of other shards.
+    /// Returns whether the given counters exist, either in the store or in this process, i.e. not flushed
+    /// yet. This takes a single round trip to the shards. If a list of counters can't be read, the counters
+    /// of other shards are unaffected.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     pub async fn contains_counters(
         &self,
         counters: &[CounterName],
@@ -95,14 +95,14 @@ impl Stats {
     }
 }
 
-/// Leaves out the values of labels, and those that would follow on the next page.
+/// Removes label values, and skips those on following pages.
 pub(super) fn without_labels(mut page: CounterPage) -> CounterPage {
     page.next = page.next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
     page.counters.retain(|(name, _)| name.label().is_none());
     page
 }
 
-/// Returns the last possible name of a value of a label.
+/// Returns an upper bound for the names of label values.
 fn last_label() -> CounterName {
     CounterName::new(&format!("{}{}", CounterName::LABELS, char::MAX)).expect("a name")
 }

@@ -11,35 +11,35 @@ use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::store::Unreadable;
 
-/// The counters with the most hits.
+/// Counters with the most hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// The counters with their hits, in descending order of hits, and by name where these are equal.
+    /// Counters and hits, sorted by descending hits, then by name.
     pub counters: Vec<(CounterName, u64)>,
-    /// Entries that cannot be read, of counters that are therefore not ranked; 1,000 at most.
+    /// Entries that can't be read, up to 1,000. Their counters are not ranked.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The maximum number of counters in a ranking.
+/// Maximum number of counters in a ranking.
 const COUNTERS: u64 = 10_000;
-/// The maximum number of samples in a ranking, over several reads.
+/// Maximum number of samples to read for a ranking, over all reads.
 pub(super) const MAX_RANKED: u64 = 10_000_000;
 
-/// The number of portions of a ranking that are read concurrently.
+/// Number of concurrent reads for a ranking.
 const AT_ONCE: usize = 4;
 
 impl Stats {
-    /// Returns at most `limit` counters with the most hits in the buckets that start in `range`, if `wanted` accepts them.
-    /// Values of labels are not included: see [`label`](Self::label).
+    /// Returns up to `limit` counters with the most hits in the buckets that start in `range`. Only counters
+    /// accepted by `filter` are ranked. Label values are not included: see [`label`](Self::label).
     ///
-    /// The ranking is exact, because it reads every counter. A counter with a bucket that cannot be read is listed as
-    /// unreadable instead.
+    /// This will read all counters, so the ranking is exact. If a bucket can't be read, the counter is
+    /// returned as unreadable instead.
     ///
     /// # Errors
-    /// Fails when there are more than 10,000 counters, when the wanted ones times buckets exceed 10,000,000,
-    /// when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the
-    /// store cannot be read.
+    /// Returns an error if there are more than 10,000 counters, if the accepted counters times buckets exceed
+    /// 10,000,000, if the precision is not in the grid, if the range is empty or has more than 10,000
+    /// buckets, or if the store can't be read.
     pub async fn top(
         &self,
         precision: Precision,
@@ -74,7 +74,7 @@ impl Stats {
         Ok(ranking)
     }
 
-    /// Adds counters with their hits to a ranking.
+    /// Adds counters and hits to a ranking.
     pub(super) async fn rank(
         &self,
         names: &[CounterName],
@@ -103,7 +103,7 @@ impl Stats {
 impl Ranking {
     pub(super) fn sort(&mut self) {
         self.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
-        // Each page names the same unreadable list again.
+        // A list that can't be read is reported on every page.
         self.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
         self.unreadable.dedup_by(|one, other| one.key == other.key);
         self.unreadable.truncate(NAMED);

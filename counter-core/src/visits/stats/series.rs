@@ -1,4 +1,4 @@
-//! Samples of counters, and their lifetimes.
+//! Samples and lifetimes of counters.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::store::{Reading, Unreadable};
 
-/// The samples of one counter at one precision.
+/// The samples of a counter in a single precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Series {
-    /// The width of the buckets.
+    /// The bucket width.
     pub precision: Precision,
-    /// The requested range: buckets that start in it. The end is excluded.
+    /// The requested range of bucket starts, excluding the end.
     pub range: Range<Timestamp>,
-    /// The buckets that have a count, ascending.
+    /// Buckets with a count, in ascending order.
     pub samples: Vec<Sample>,
-    /// Entries that the store could not read, if any, with the [buckets](Unreadable::buckets) that are
-    /// therefore unknown. Fields that are not the start of a bucket are named here as well, and do no harm.
+    /// Entries that the store could not read, with the affected [buckets](Unreadable::buckets). Fields that
+    /// don't match a bucket start are also reported here, but do not affect any bucket.
     pub unreadable: Option<Unreadable>,
 }
 
 impl Stats {
-    /// Returns the samples of a counter whose buckets start in `range`.
+    /// Returns the samples of a counter in the buckets that start in `range`.
     ///
     /// # Errors
-    /// Fails when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when
-    /// the store cannot be read, at all or under the key of this counter.
+    /// Returns an error if the precision is not in the grid, if the range is empty or has more than 10,000
+    /// buckets, or if the store or the key of this counter can't be read.
     pub async fn series(
         &self,
         counter: &CounterName,
@@ -41,12 +41,12 @@ impl Stats {
         Ok(several.into_iter().next().unwrap_or_else(nothing)?)
     }
 
-    /// Returns the samples of several counters, in their order, by one exchange with each shard. A counter
-    /// whose key holds something else does not affect the others.
+    /// Returns the samples of multiple counters, in the given order, in a single round trip to the shards. If
+    /// the key of a counter can't be read, the other counters are unaffected.
     ///
     /// # Errors
-    /// Fails when the precision is not kept, when the range is empty, when counters times buckets exceed
-    /// 300,000, or when the store cannot be read.
+    /// Returns an error if the precision is not in the grid, if the range is empty, if counters times buckets
+    /// exceed 300,000, or if the store can't be read.
     pub async fn series_many(
         &self,
         counters: &[CounterName],
@@ -64,10 +64,10 @@ impl Stats {
         Ok(all.into_iter().map(|reading| reading.map(series)).collect())
     }
 
-    /// Returns the sum of the samples of a counter whose buckets start in `range`.
+    /// Returns the sum of the samples of a counter in the buckets that start in `range`.
     ///
     /// # Errors
-    /// Fails as [`series`](Self::series) does, and when the count of one of the buckets cannot be read.
+    /// This fails like [`series`](Self::series), and also if the count of a bucket can't be read.
     pub async fn total(
         &self,
         counter: &CounterName,
@@ -77,22 +77,22 @@ impl Stats {
         Ok(self.series(counter, precision, range).await?.known_total()?)
     }
 
-    /// Returns the number of hits that each of these counters ever counted, including hits past retention.
+    /// Returns the lifetime hits of the given counters, including hits past retention.
     ///
-    /// Hits that another program counted in the layout of *Redis in Action* are only in samples, because that layout has no
-    /// totals. A counter with only such hits has the lifetime 0.
+    /// The layout of *Redis in Action* does not have totals. Hits counted by another program in this layout
+    /// will only be in the samples, so that the lifetime can be 0.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, at all or for one of the counters.
+    /// Returns an error if the store or any of these counters can't be read.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
         self.lifetimes_by_counter(counters).await?.into_iter().map(|total| Ok(total?)).collect()
     }
 
-    /// Returns what [`lifetimes`](Self::lifetimes) does, but a total that is not a number does not affect the
-    /// others.
+    /// Returns the [`lifetimes`](Self::lifetimes) for each counter. If a total is not a number, the other
+    /// counters are unaffected.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     pub async fn lifetimes_by_counter(
         &self,
         counters: &[CounterName],
@@ -102,7 +102,7 @@ impl Stats {
 }
 
 impl Series {
-    /// Creates a series from samples that were read elsewhere, ascending, such as for a forecast.
+    /// Creates a series from ascending samples, e.g. to forecast from samples that you read by other means.
     #[must_use]
     pub const fn new(precision: Precision, range: Range<Timestamp>, samples: Vec<Sample>) -> Self {
         Self { precision, range, samples, unreadable: None }
@@ -114,10 +114,10 @@ impl Series {
         self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
     }
 
-    /// Returns the sum of the samples, provided that every bucket is known.
+    /// Returns the sum of the samples, if all buckets are known.
     ///
     /// # Errors
-    /// Fails when the count of a bucket could not be read.
+    /// Returns an error if the count of any bucket could not be read.
     pub fn known_total(&self) -> Result<u64, Unreadable> {
         match &self.unreadable {
             Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable.clone()),
@@ -125,16 +125,15 @@ impl Series {
         }
     }
 
-    /// Returns whether the count of the bucket that begins here could not be read.
+    /// Returns whether the count of the bucket starting at `start` could not be read.
     #[must_use]
     pub fn is_unknown(&self, start: Timestamp) -> bool {
         let unreadable = self.unreadable.as_ref();
         unreadable.is_some_and(|unreadable| unreadable.buckets.binary_search(&start).is_ok())
     }
 
-    /// Returns a sample for every bucket that starts in the range, 0 where nothing was counted; none for
-    /// buckets whose count could not be read. Samples between the starts are added to the bucket that they
-    /// lie in.
+    /// Returns a sample for every bucket that starts in the range, with 0 for empty buckets. Skips buckets
+    /// which could not be read. A sample between two bucket starts is added to the enclosing bucket.
     pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
         let mut samples = self.samples.iter().peekable();
         let known = self.precision.starts(self.range.clone()).filter(|start| !self.is_unknown(*start));

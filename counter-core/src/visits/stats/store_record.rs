@@ -1,4 +1,4 @@
-//! Readings of the record that a store keeps about itself.
+//! Access to the record that a store keeps about itself.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::time::{Grid, Precisions, Retention, Timestamp};
 use crate::visits::store::identity::{GridMismatch, StoreId};
 use crate::visits::store::{Store, identity};
 
-/// The documents of a store that is only known as a store of visits.
+/// The documents of a store, for callers which only have a `dyn Store`.
 #[derive(Debug)]
 struct StoreDocuments(Arc<dyn Store>);
 
@@ -20,7 +20,8 @@ impl AsRef<dyn DocumentStore> for StoreDocuments {
 }
 
 impl Stats {
-    /// Returns the [documents](crate::document) of the store; `None` if it has none, as one of your own.
+    /// Returns the [documents](crate::document) of the store, or `None` if the store doesn't support
+    /// documents.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -39,23 +40,23 @@ impl Stats {
         Some(Arc::new(StoreDocuments(Arc::clone(&self.store))))
     }
 
-    /// Returns the id of the store, which is created by the first process that needs it; `None` if the store keeps none, as
-    /// one of your own without [documents](crate::visits::Read::documents).
+    /// Returns the store id, which will be created if needed. Returns `None` if the store doesn't support
+    /// [documents](crate::visits::Read::documents).
     ///
     /// # Errors
-    /// Fails when the store does not answer.
+    /// Returns an error if the store doesn't respond.
     pub async fn store_id(&self) -> Result<Option<StoreId>, Error> {
         Ok(identity::read(&*self.store).await?.map(|(record, _)| record.id))
     }
 
-    /// Compares the grid of these counters with the one that the store keeps: that of the first counters that flushed
-    /// into it.
+    /// Compares the configured grid to the stored grid, i.e. to the grid of the first process that flushed
+    /// into this store.
     ///
-    /// A program calls this at its start to refuse a configuration that would hide older counts. While it runs, a
-    /// difference is the hint [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
+    /// Call this on startup in order to reject a configuration that would hide older counts. At runtime, a
+    /// difference will be shown as the hint [`GRID_DIFFERS`](crate::visits::Hint::GRID_DIFFERS).
     ///
     /// # Errors
-    /// Fails when the store does not answer.
+    /// Returns an error if the store doesn't respond.
     pub async fn grid_mismatch(&self) -> Result<Option<GridMismatch>, Error> {
         let Some((record, _)) = identity::read(&*self.store).await? else { return Ok(None) };
         let stored = match record.grid {
@@ -68,8 +69,8 @@ impl Stats {
         Ok(GridMismatch::between(&stored, &self.tally.grid))
     }
 
-    /// Returns the grid without offsets, if the store keeps none, as one that an older version filled, but has counts in such
-    /// buckets, and none in those of these counters.
+    /// Returns the configured grid with all offsets removed, if the store only has counts in buckets with no
+    /// offset. We need this for stores filled by older versions, which did not store the grid.
     async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
         let own = &self.tally.grid;
         for kept in own.counts.iter().filter(|kept| kept.precision.offset() != 0) {
@@ -94,7 +95,7 @@ impl Stats {
         Ok(None)
     }
 
-    /// Makes the grid of these counters the one that the store keeps.
+    /// Replaces the stored grid by the configured grid.
     pub(in crate::visits) async fn change_grid(&self) -> Result<(), Error> {
         let grid = &self.tally.grid;
         identity::update(&*self.store, |record, _| record.grid = Some((**grid).clone())).await?;

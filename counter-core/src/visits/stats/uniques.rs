@@ -1,4 +1,4 @@
-//! Numbers of visitors.
+//! Unique visitors.
 
 use std::ops::Range;
 
@@ -9,23 +9,23 @@ use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::Unreadable;
 
-/// An estimate of how many different visitors there were.
+/// An estimate of unique visitors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Uniques {
     /// The estimate.
     pub visitors: u64,
-    /// The standard error, as a fraction of the estimate: two estimates in three are closer than this.
+    /// The standard error, relative to the estimate. About two thirds of all estimates should be within this
+    /// error.
     pub standard_error: f64,
 }
 
 impl Stats {
-    /// Returns how many different visitors these counters had together, in the buckets that start in `range`.
+    /// Returns the total number of unique visitors of these counters, in the buckets that start in `range`.
     ///
     /// # Errors
-    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
-    /// buckets exceed 1,000, or when the store cannot be read, at all or under the key of one of these
-    /// buckets.
+    /// Returns an error if the precision is not in the visitor grid, if the range is empty, if counters times
+    /// buckets exceed 1,000, or if the store or the key of any of these buckets can't be read.
     pub async fn uniques(
         &self,
         counters: &[CounterName],
@@ -39,11 +39,11 @@ impl Stats {
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
     }
 
-    /// Returns how many different visitors each of these counters had, in their order, in the buckets that
-    /// start in `range`.
+    /// Returns the number of unique visitors for each counter, in the given order, in the buckets that start
+    /// in `range`.
     ///
-    /// It takes one exchange with each shard, without transferring sketches where the store can count. A
-    /// counter whose visitor key holds something else does not affect the others.
+    /// This takes a single round trip to the shards, and doesn't need to transfer sketches if the store can
+    /// count. If the visitors of a counter can't be read, the other counters are unaffected.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -70,8 +70,8 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
-    /// buckets exceed 10,000, or when the store cannot be read.
+    /// Returns an error if the precision is not in the visitor grid, if the range is empty, if counters times
+    /// buckets exceed 10,000, or if the store can't be read.
     pub async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
@@ -82,11 +82,11 @@ impl Stats {
         Ok(uniques.into_iter().flatten().collect())
     }
 
-    /// Returns the number of different visitors of each of these counters in each of these ranges. For example, a chart needs
-    /// the visitors of every bucket and of all buckets together.
+    /// Returns the number of unique visitors per counter and range. For example, a chart needs the visitors
+    /// in each bucket, and also over all buckets.
     ///
-    /// It takes one exchange with each shard, as [`uniques_by_counter`](Self::uniques_by_counter) does. An entry that cannot be
-    /// read affects the ranges of its counter that include it.
+    /// Like [`uniques_by_counter`](Self::uniques_by_counter), this takes a single round trip to the shards.
+    /// An entry that can't be read only affects the ranges of this counter that include the entry.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -102,7 +102,7 @@ impl Stats {
     /// # at(b"one", this.minus(3600));
     /// # at(b"two", this.minus(3600));
     /// # at(b"two", this);
-    /// // Two visitors in the hour before this one, of whom one came again.
+    /// // There are two visitors in the previous hour, and one of them returns in this hour.
     /// counters.flush().await?;
     ///
     /// let ranges = [this.minus(3600)..this, this..this.plus(1), this.minus(3600)..this.plus(1)];
@@ -114,8 +114,8 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Fails when the precision is not one of those of visitors, when one of the ranges is empty, when counters times
-    /// the buckets of all ranges exceed 10,000, or when the store cannot be read.
+    /// Returns an error if the precision is not in the visitor grid, if a range is empty, if counters times
+    /// the buckets of all ranges exceed 10,000, or if the store can't be read.
     pub async fn uniques_by_range(
         &self,
         counters: &[CounterName],

@@ -10,106 +10,107 @@ use crate::sketch::Sketch;
 use crate::time::{Precision, Retention, Timestamp};
 use crate::visits::distribution::Bin;
 
-/// A store of visits that accepts absolute values of another store, and keeps the progress of copying.
+/// A store of visits that accepts absolute values from another store, and tracks copy progress.
 ///
-/// It must also be a [`Store`](crate::Store), which reads, cleans and forgets these values.
+/// This must also be a [`Store`](crate::Store) in order to read, clean and forget these values.
 pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
-    /// Acquires or renews the lease for copying, for this duration by the store's clock; returns whether the caller holds it. The
-    /// lease only saves work: copying is also correct without it. A lease that ends later than a new one would was written by a
-    /// clock that was ahead, and is ignored.
+    /// Acquires or renews the copy lease for this duration, by the store clock. Returns whether the lease is
+    /// held by the caller. The lease just saves work, as copying is also correct without a lease. If a lease
+    /// ends later than a new lease would end, it was written by a clock that was ahead, and will be ignored.
     ///
     /// # Errors
-    /// Fails if the store is unavailable.
+    /// Returns an error if the store is unavailable.
     ///
     /// # Cancel safety
     /// A dropped call may have acquired the lease.
     fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool>;
 
-    /// Releases the lease of this holder, so that another one does not have to wait for its end. The lease of another holder
-    /// stays.
+    /// Releases the lease, so that another holder doesn't need to wait until it expires. This does nothing if
+    /// another holder has the lease.
     ///
     /// # Errors
-    /// Fails if the store is unavailable.
+    /// Returns an error if the store is unavailable.
     ///
     /// # Cancel safety
     /// A dropped call may have released the lease.
     fn release(&self, holder: WriterId) -> Answer<'_, ()>;
 
-    /// Returns the time of the store's clock.
+    /// Returns the store clock.
     ///
     /// # Errors
-    /// Fails if the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn time(&self) -> Answer<'_, Timestamp>;
 
-    /// Returns the progress of copying these values of a precision, if any were copied.
+    /// Returns the copy progress of these values in a precision, if any have been copied.
     ///
     /// # Errors
-    /// Fails if the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>>;
 
-    /// Stores the progress of copying these values of a precision.
+    /// Stores the copy progress of these values in a precision.
     ///
     /// # Errors
-    /// Fails if the store is unavailable.
+    /// Returns an error if the store is unavailable.
     ///
     /// # Cancel safety
-    /// A dropped call may have taken effect.
+    /// A dropped call may have been applied.
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()>;
 
-    /// Stores a page: the greater of the stored and the given counts, lifetimes and bins, and the union of visitors. If the page
-    /// [replaces](Page::replaces) values, stores the given ones. Ignores counters that were forgotten after the page was
-    /// [`read`](Page::read), by this store's clock.
+    /// Stores a page. Keeps the greater of the stored and given counts, lifetimes and bins, and merges
+    /// visitors. If the page [replaces](Page::replaces) values, the given values are stored instead. Counters
+    /// forgotten since the page was [`read`](Page::read) are ignored, by the clock of this store.
     ///
     /// # Errors
-    /// Fails if the result is unknown; call again.
+    /// Returns an error if the outcome is unknown. It can be retried.
     ///
     /// # Cancel safety
-    /// A dropped call may have stored the page; call again with the same one.
+    /// A dropped call may have stored the page. It can be retried with the same page.
     fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()>;
 }
 
-/// The kinds of copied values, each with its own progress.
+/// Kinds of copied values. Progress is tracked by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Values {
-    /// The samples of counters.
+    /// Samples of counters.
     Counts,
-    /// The sketches of visitors.
+    /// Visitor sketches.
     Visitors,
-    /// The bins of distributions.
+    /// Bins of distributions.
     Distributions,
 }
 
-/// The progress of copying the buckets of a precision, by their starts.
+/// Copy progress in a precision, by bucket start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The end of the buckets that were copied after they closed.
+    /// End of the buckets which were copied once closed.
     pub copied: Timestamp,
-    /// The end of the buckets that have their last copy, made as they left the near store, and no longer change.
+    /// End of the buckets with a final copy, which is made when they leave the near store. They will not
+    /// change any more.
     pub settled: Timestamp,
 }
 
-/// Values of some counters in some buckets of one precision.
+/// Values of counters, in buckets of a single precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The time of the archive's clock before any value was read.
+    /// The archive clock, before we read any value.
     pub read: Timestamp,
-    /// True if the values replace those in the archive, even if they are smaller.
+    /// True if the archive must be overwritten, even by smaller values.
     pub replaces: bool,
-    /// The precision, and the number of its samples that the archive keeps.
+    /// The precision, and the archive retention in samples.
     pub kept: Retention,
-    /// The counters, ordered by name without duplicates.
+    /// The counters, sorted by name, with no duplicates.
     pub counters: Vec<CounterName>,
-    /// Their lifetimes in the same order, or an empty list.
+    /// Lifetimes in the same order, or an empty list.
     pub lifetimes: Vec<u64>,
-    /// Counts by start of the bucket and index of the counter.
+    /// Counts by bucket start and counter index.
     pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
-    /// Visitors, in the same way.
+    /// Visitors by bucket start and counter index.
     pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
-    /// Bins of distributions, in the same way.
+    /// Bins of distributions by bucket start and counter index.
     pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
 }
 
-/// The bins of a bucket with their counts, ascending.
+/// Bins and counts of a bucket, in ascending order.
 pub type Bins = Vec<(Bin, u64)>;
 
 impl Page {
@@ -129,7 +130,7 @@ impl Page {
     }
 }
 
-/// Returns the count of a bin; 0 where it is missing.
+/// Returns the count of a bin, or 0 if it is missing.
 pub(crate) fn count_of(bins: &[(Bin, u64)], bin: Bin) -> u64 {
     bins.binary_search_by_key(&bin, |(bin, _)| *bin).map_or(0, |place| bins[place].1)
 }

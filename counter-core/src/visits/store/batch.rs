@@ -9,123 +9,125 @@ use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
 
-/// A batch of counts and visitors for one shard, which the store applies once, however often it is sent.
+/// A batch of counts and visitors for a shard. The store will apply it exactly once, even if it is sent
+/// multiple times.
 ///
-/// A writer never has two batches for the same shard under way at the same time, and never changes a batch
-/// between two attempts; the fence tells the store which batch it is.
+/// A writer must wait for the outcome of a batch before sending a new batch to the same shard, and must not
+/// modify a batch when retrying, because the store identifies batches by the fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The shard that all of its counters belong to.
+    /// The shard of all counters in this batch.
     pub shard: Shard,
-    /// The writer of the batch, and its place in that writer's sequence.
+    /// The writer, and the position of the batch in its sequence.
     pub fence: Fence,
-    /// The counts; those of the same buckets are next to each other.
+    /// The counts, grouped by bucket.
     pub cells: Vec<Cell>,
-    /// The visitors, in the order of their counters.
+    /// The visitors, ordered by counter.
     pub sketches: Vec<VisitorCell>,
-    /// The bins of distributions, in the order of their counters.
+    /// The bins of distributions, ordered by counter.
     pub bins: Vec<BinCell>,
-    /// The buckets that exist.
+    /// The configured grid.
     pub grid: Arc<Grid>,
-    /// The parts of the store that the counts are added to.
+    /// The target of the counts.
     pub adds: Adds,
-    /// The state that the store showed when the writer found its fence missing. A batch that creates a fence with a later sequence
-    /// than the first is applied only where the store [shows](Witness::shows_same) the same: the writer decided by the
-    /// witness of one server, and a name that moves may bring the batch to another one.
+    /// The state of the store when the writer could not find its fence. If a batch creates a fence with a
+    /// sequence above 1, it will only be applied if this state is unchanged (see
+    /// [`Witness::has_same_state`]). The writer has made a decision based on the witness from one server, but
+    /// the host name might already resolve to a different server when the batch is sent.
     pub witness: Option<Witness>,
 }
 
-/// The parts of a store that the counts of a batch are added to. Visitors and bins are added to their buckets in any
-/// case.
+/// The target of the counts in a batch. Visitors and bins are always added to buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Adds {
-    /// Hits: to each precision from the finest of the cell on, and to the lifetime of its counter unless all of its
-    /// buckets refuse it.
+    /// Adds hits to every precision starting from the finest of the cell, and also to the lifetime, unless
+    /// all buckets reject them.
     #[default]
     Hits,
-    /// Samples of some precisions, such as those of another store: to the same buckets, and to no lifetime. What is to
-    /// be added to one precision only has a grid with this precision alone.
+    /// Adds samples, e.g. from another store, to the same buckets, but not to lifetimes. To add to a single
+    /// precision, use a grid with just this precision.
     Samples,
-    /// Lifetimes: to no bucket. The starts of the cells have no meaning, but for a clock that is ahead.
+    /// Adds to lifetimes, but not to buckets. The start of a cell is only used to detect a clock that is
+    /// ahead.
     Lifetimes,
 }
 
-/// The count of one counter, from which each precision finds its bucket: the unit of folding.
+/// A count to add to one bucket in each precision. This is the unit of folding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The counter.
     pub counter: CounterName,
-    /// An instant that lies in every bucket that the count belongs to.
+    /// A time inside all buckets of this count.
     pub start: Timestamp,
-    /// The finest precision that still keeps the count; all coarser ones keep it too. If it is coarser than all
-    /// precisions of the batch, the count has expired, and is added to the lifetime of the counter only.
+    /// The finest precision still retaining this count, like all coarser precisions. If this is coarser than
+    /// all precisions of the batch, the count has expired, and will only be added to the lifetime.
     pub finest: Precision,
     /// The amount to add.
     pub count: u64,
 }
 
-/// The visitors of one counter, from which each visitor precision finds its bucket.
+/// Visitors to add to one bucket in each visitor precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisitorCell {
     /// The counter.
     pub counter: CounterName,
-    /// An instant that lies in every bucket that the visitors belong to.
+    /// A time inside all buckets of these visitors.
     pub start: Timestamp,
-    /// The finest visitor precision that still keeps them; all coarser ones keep them too.
+    /// The finest visitor precision still retaining them, like all coarser precisions.
     pub finest: Precision,
-    /// The registers that rose since they were last sent.
+    /// Registers raised since we sent the last sketch.
     pub raised: Sketch,
 }
 
-/// Bins of the distributions of one counter, from which each precision of distributions finds its bucket.
+/// Bins to add to one bucket in each precision of the distributions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinCell {
     /// The counter.
     pub counter: CounterName,
-    /// An instant that lies in every bucket that the bins belong to.
+    /// A time inside all buckets of these bins.
     pub start: Timestamp,
-    /// The finest precision of distributions that still keeps them; all coarser ones keep them too.
+    /// The finest precision still retaining them, like all coarser precisions.
     pub finest: Precision,
-    /// The amounts to add, ascending by bin, each bin once; at most 60.
+    /// The amounts to add, in ascending order with no duplicates. The maximum is 60 bins.
     pub bins: Vec<(Bin, u64)>,
 }
 
-/// The store's answer to a batch.
+/// The response to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApplyOutcome {
-    /// The batch is applied, by this attempt or an earlier one, with the store's remarks on it.
+    /// The batch was applied, either now or by an earlier attempt. Includes remarks from the store.
     Applied(Vec<Remark>),
-    /// Nothing was applied: the store keeps another fence of this writer, or none.
+    /// The batch was not applied, because the stored fence does not match or is missing.
     SequenceGap {
-        /// The fence: its sequence is smaller than `after`, or for a source any other than `after`; the default when the
-        /// store has no fence of this writer.
+        /// The stored fence, with a sequence below `after`, or for a source, different from `after`. If the
+        /// fence is missing, this is the default.
         found: StoredFence,
     },
-    /// Nothing was applied, and never will be: another [incarnation](crate::visits::Incarnation) of the writer has sent
-    /// a batch under this sequence, with other contents.
+    /// The batch was not applied, and will never be, because another
+    /// [incarnation](crate::visits::Incarnation) of this writer has used the sequence for other contents.
     Conflict {
-        /// The fence of that incarnation.
+        /// The fence of the other incarnation.
         found: StoredFence,
     },
 }
 
-/// A remark by the store on a batch that it applied.
+/// A remark from the store on a batch that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remark {
-    /// A key in the store refused a part of the batch, and will refuse it again.
+    /// A key in the store rejected part of the batch, and will always reject it.
     Refused {
-        /// The part that was refused.
+        /// The rejected part.
         part: Part,
-        /// The reason for the refusal.
+        /// The reason.
         reason: DropReason,
     },
-    /// The counter of the cell with this index began: the store had nothing of its lifetime, because it is new, was
-    /// forgotten, or was lost.
+    /// The lifetime of the counter started with this cell, because the counter is new, was forgotten, or has
+    /// been lost.
     Began {
-        /// The index of the cell.
+        /// The cell index.
         cell: usize,
     },
 }
@@ -134,26 +136,25 @@ pub enum Remark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Part {
-    /// The cell with this index: at least one of its buckets refused the count.
+    /// The cell with this index. At least one bucket rejected the count.
     Cell(usize),
-    /// The visitors with this index: at least one of their buckets refused them.
+    /// The visitors with this index. At least one bucket rejected them.
     Visitors(usize),
-    /// The bins with this index: at least one of their buckets refused at least one of them.
+    /// The bins with this index. At least one bucket rejected at least one of them.
     Bins(usize),
-    /// The list of known counters, the list of what is due for cleaning, or the lifetime totals; the counts
-    /// themselves are applied.
+    /// The list of known counters, the cleaning schedule, or the lifetimes. The counts were still applied.
     Index,
 }
 
-/// The bound on a clock that is ahead of the store's, in seconds (25 hours): a process further ahead would count in
-/// buckets still to come.
+/// Maximum time that a cell can be ahead of the store clock, in seconds (25 hours). A process with a clock
+/// further ahead would write to future buckets.
 pub(crate) const AHEAD: u64 = 90_000;
 
 impl Fence {
-    /// Returns the answer of a store that must not apply the batch, since it keeps this fence; `None` if it must.
-    /// `remarks` are those on the last batch that it applied.
+    /// Decides if the batch must be applied, given the stored fence. Returns `None` if it must be applied, or
+    /// the outcome otherwise. `remarks` should return the remarks on the last batch applied by the store.
     ///
-    /// A store calls this under the lock, or in the transaction, in which it applies the batch. See also
+    /// The store must call this while holding the lock or transaction used to apply the batch. See also
     /// [`Batch::witness`].
     pub fn outcome(&self, found: StoredFence, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
         let is_source = self.is_source();
@@ -178,7 +179,7 @@ impl Fence {
 }
 
 impl Batch {
-    /// Creates a batch without counts, visitors and bins.
+    /// Creates an empty batch.
     #[must_use]
     pub fn empty(shard: Shard, fence: Fence, grid: &Arc<Grid>) -> Self {
         Self {
@@ -199,24 +200,26 @@ impl Batch {
         self.cells.iter().map(|cell| cell.count).sum()
     }
 
-    /// Returns the sum of the cells that have [expired](Self::is_expired).
+    /// Returns the sum of the [expired](Self::is_expired) cells.
     #[must_use]
     pub fn expired_hits(&self) -> u64 {
         self.cells.iter().filter(|cell| self.is_expired(cell)).map(|cell| cell.count).sum()
     }
 
-    /// Returns whether no precision keeps the hits of a cell any more, so that they only add to a lifetime.
+    /// Returns whether a cell is past retention in all precisions, so that it will only be added to the
+    /// lifetime.
     #[must_use]
     pub fn is_expired(&self, cell: &Cell) -> bool {
         self.adds == Adds::Hits && self.buckets(cell).next().is_none()
     }
 
-    /// Returns the number of cells, sketches and parts of distributions.
+    /// Returns the total number of cells, sketches and bin cells.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.sketches.len() + self.bins.len()
     }
 
-    /// Returns whether a cell adds to the lifetime of its counter, if this number of its `wanted` buckets took it.
+    /// Returns whether a cell should be added to the lifetime, given the number of `targets` and how many
+    /// buckets accepted it.
     pub(crate) const fn adds_to_lifetime(&self, buckets: usize, wanted: usize) -> bool {
         match self.adds {
             Adds::Hits => buckets > 0 || wanted == 0,
@@ -225,18 +228,18 @@ impl Batch {
         }
     }
 
-    /// Returns the buckets that a cell adds to: none where the batch adds to lifetimes alone.
+    /// Returns the buckets of a cell. This is empty if the batch only adds to lifetimes.
     pub fn buckets(&self, cell: &Cell) -> impl Iterator<Item = (Bucket, Retention)> {
         let has_buckets = self.adds != Adds::Lifetimes;
         buckets(self.grid.counts.iter().filter(move |_| has_buckets), cell.finest, cell.start)
     }
 
-    /// Returns the buckets that visitors are added to.
+    /// Returns the buckets of these visitors.
     pub fn visitor_buckets(&self, cell: &VisitorCell) -> impl Iterator<Item = (Bucket, Retention)> {
         buckets(self.grid.visitors.iter(), cell.finest, cell.start)
     }
 
-    /// Returns the buckets that bins are added to.
+    /// Returns the buckets of these bins.
     pub fn bin_buckets(&self, cell: &BinCell) -> impl Iterator<Item = (Bucket, Retention)> {
         let set = self.grid.distributions.iter().flat_map(Precisions::iter);
         buckets(set, cell.finest, cell.start)

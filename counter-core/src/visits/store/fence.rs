@@ -1,4 +1,4 @@
-//! The fence: the number that a store keeps beside the counts, so that it applies each batch once.
+//! Fences: sequence numbers stored with the counts, so that a batch will be applied exactly once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,58 +6,64 @@ use std::time::Duration;
 
 use crate::family::writer::WriterId;
 
-/// The place of a batch in the sequence of its writer and shard.
+/// The position of a batch in the sequence of a writer and shard.
 ///
-/// A writer never changes the contents of a batch under the same number, incarnation included, whatever servers it is
-/// sent to: a server that lost the batch, or never had it, gets the same one again.
+/// A writer must never change the contents of a batch once it has a sequence and incarnation, regardless of
+/// which server it is sent to. A server that lost this batch, or never received it, will receive it
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// The writer that sends the batch.
+    /// The writer sending the batch.
     pub writer: WriterId,
-    /// The meaning of the numbers that follow.
+    /// The kind of writer, which defines the meaning of both numbers below.
     pub kind: FenceKind,
-    /// The number that the store keeps once the batch is applied.
+    /// The number to store when the batch is applied.
     pub sequence: u64,
-    /// The number that the store must have kept before this batch.
+    /// The number that must be stored before this batch.
     pub after: u64,
 }
 
-/// The two kinds of writers.
+/// The kinds of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceKind {
-    /// A process, which numbers its batches: 1 for the first to a shard, and one more for each that follows.
+    /// A process, which numbers its batches from 1 for every shard.
     ///
-    /// `after` is the least number that the store must have: if it has less, it lost batches that it had
-    /// acknowledged. A batch with an `after` of 0 is empty and creates the fence, and unless its number is 1, it is applied
-    /// only where the store has no fence of this writer. So no batch with counts is ever applied where its fence is missing. A batch whose
-    /// number the store has passed was applied before, unless another incarnation took the number.
+    /// The stored number must be at least `after`. If it is smaller, the store has lost batches which were
+    /// already acknowledged. A batch with an `after` of 0 is empty, and creates the fence. Unless its number
+    /// is 1, it will only be applied if the store does not have a fence for this writer. Thus, a batch with
+    /// counts will never be applied when the fence is missing. If the stored number is greater than the
+    /// number of the batch, the batch was already applied, unless another incarnation used the number.
     Process {
-        /// The process that cut this batch.
+        /// The incarnation that created this batch.
         incarnation: Incarnation,
     },
-    /// A [source](crate::source), whose numbers are positions, at most 2^53.
+    /// A [source](crate::source) with positions up to 2^53 as its numbers.
     ///
-    /// The batch holds what lies between `after` and `sequence`, and the store must be at `after` exactly:
-    /// several readers may cut the same records at different positions. A source that is forgotten goes back to 0.
+    /// The batch contains the records between `after` and `sequence`. The stored position must be equal to
+    /// `after`, because different readers can split the same records at different positions. When a source is
+    /// forgotten, the position goes back to 0.
     Source {
-        /// The time for which the store keeps the position after this batch, by its own clock, in whole seconds;
-        /// `None` keeps it for ever. The cleaner removes it then, and the store is at 0 again.
+        /// Retention of the position after this batch, by the store clock, in whole seconds. Afterwards, the
+        /// cleaner will remove it, resetting it to 0. If this is `None`, the position does not expire.
         life: Option<Duration>,
     },
 }
 
-/// A random number that distinguishes who cut the batches of a writer: the process itself, or another one from
-/// the hits that the process left in its [spool](crate::guide::spool).
+/// A random number to distinguish batches created by a process from batches created by another process, which
+/// has recovered hits from the [spool](crate::guide::spool) of the former.
 ///
-/// Both may use the same sequence for different contents, for example if a copy of the spool is sent while the
-/// process lives. The store refuses the second one with [`ApplyOutcome::Conflict`](crate::visits::ApplyOutcome::Conflict) instead of taking it for the first.
+/// Both might use the same sequence for different contents, e.g. when a copy of the spool is sent while the
+/// process is still running. In this case, the store will return
+/// [`ApplyOutcome::Conflict`](crate::visits::ApplyOutcome::Conflict), instead of mistaking the second batch
+/// for the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation(u64);
 
-/// The fence that a store keeps for a writer; the default is a missing one.
+/// The fence stored for a writer. The default is used for a missing fence.
 ///
-/// Its text, for stores that keep it as such, is `sequence:incarnation:since`, or the sequence alone for a source.
+/// It can be stored as text, either as `sequence:incarnation:since`, or just the sequence in the case of a
+/// source.
 ///
 /// ```
 /// use counter_core::visits::StoredFence;
@@ -69,19 +75,19 @@ pub struct Incarnation(u64);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredFence {
-    /// The last sequence of a process, or the position of a source; 0 if there is none.
+    /// The last sequence of a process, or the position of a source. 0 if missing.
     pub sequence: u64,
-    /// The incarnation that sent it; the default for a source.
+    /// The incarnation that sent this batch. For a source, this is the default.
     pub incarnation: Incarnation,
-    /// The last sequence of the incarnation before this one.
+    /// The last sequence of the previous incarnation.
     pub since: u64,
 }
 
 impl Incarnation {
-    /// Creates a random one.
+    /// Creates a random incarnation.
     ///
     /// # Panics
-    /// Panics when the operating system has no randomness to give.
+    /// Panics if the operating system can't provide random bytes.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 8];
@@ -89,13 +95,13 @@ impl Incarnation {
         Self(u64::from_le_bytes(bytes))
     }
 
-    /// Returns the number, for a store that keeps fences as columns.
+    /// Returns the number, e.g. to store it in a column.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Creates the incarnation of this [number](Self::to_bits).
+    /// Creates an incarnation from its [number](Self::to_bits).
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -115,7 +121,7 @@ impl Fence {
         matches!(self.kind, FenceKind::Process { .. }) && self.after == 0
     }
 
-    /// Returns the incarnation of a process; the default for a source.
+    /// Returns the incarnation of a process, or the default for a source.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         match self.kind {
@@ -124,7 +130,7 @@ impl Fence {
         }
     }
 
-    /// Returns the fence that a store keeps after this batch, if it kept `found` before.
+    /// Returns the fence to store when this batch is applied, given the fence which was stored before.
     #[must_use]
     pub fn applied_to(&self, found: StoredFence) -> StoredFence {
         let incarnation = self.incarnation();

@@ -1,8 +1,9 @@
-//! The identity of a store: a record that the store keeps about itself.
+//! The identity of a store, i.e. a record that the store keeps about itself.
 //!
-//! The record has a random id, the grid of the counters, and the ids of the stores whose counts were restored or copied
-//! into this one. It is a document beside the counts, so it is lost with them: a server that lost all of its data gets
-//! another id. Dumps, spools and archives note the id, and refuse a store that would count their content twice.
+//! This record contains a random id, the grid, and the ids of all stores whose counts were restored or copied
+//! into this store. As it is a document stored with the counts, both will be lost together: if a server loses
+//! all of its data, it will get a new id. Dumps, spools and archives remember the id, and will reject a store
+//! in which the contents would be counted twice.
 
 mod id;
 mod kept_grid;

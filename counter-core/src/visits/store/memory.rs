@@ -25,7 +25,7 @@ use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::{DropReason, Hint};
 
-/// Visits in the process.
+/// Visits stored in this process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryVisits {
     kept: Mutex<Kept>,
@@ -49,7 +49,7 @@ struct Kept {
 struct Applied {
     fence: StoredFence,
     remarks: Vec<Remark>,
-    /// The end of a source that is not kept for ever.
+    /// When to remove a source, or `None` to retain it forever.
     expiry: Option<Timestamp>,
 }
 
@@ -233,7 +233,7 @@ impl Read for MemoryVisits {
 
 impl fmt::Debug for Salt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The salt is a secret and belongs in no log.
+        // The salt is a secret and must not be logged.
         f.debug_struct("Salt").field("expiry", &self.expiry).finish_non_exhaustive()
     }
 }
@@ -241,7 +241,7 @@ impl fmt::Debug for Salt {
 impl Kept {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
-        // A batch that is not applied leaves no fence: a reader may ask for any number of sources.
+        // We only store a fence if the batch is applied, because a reader can look up any number of sources.
         let applied = self.fences.get(&fence.writer);
         let found = applied.map_or_else(StoredFence::default, |applied| applied.fence);
         let earlier = || applied.map(|applied| applied.remarks.clone()).unwrap_or_default();
@@ -349,7 +349,7 @@ impl Kept {
             cleaned.counters += u64::from(buckets.is_empty());
             !buckets.is_empty()
         });
-        // Values come from outside, and would accumulate.
+        // Clients can send any label value, so unused values must not accumulate over time.
         let precisions: BTreeSet<_> = self.counts.keys().map(|(precision, _)| *precision).collect();
         let has_samples = |value: &CounterName| {
             precisions.iter().any(|precision| self.counts.contains_key(&(*precision, value.clone())))
@@ -392,7 +392,7 @@ mod tests {
     async fn a_clock_that_jumped_ahead_deletes_no_history() {
         let visits = MemoryVisits::default();
         let (day, now) = (86_400, Timestamp::now());
-        // The same as if the clock had jumped by 200 days since then.
+        // This is equivalent to the clock jumping ahead by 200 days.
         let before = now.minus(200 * day);
         visits.kept().clock = ExpiryClock::since(before, Instant::now());
         let cell = |start| Cell {

@@ -12,61 +12,63 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 
-/// The reading half of a [`Store`](super::Store): its counts and its state.
+/// The read half of a [`Store`](super::Store), for its counts and its state.
 pub trait Read: fmt::Debug + Send + Sync + 'static {
-    /// Returns the number of shards that the counters are split over: 1 by default, and always the same.
+    /// Returns the number of shards. This must never change. The default is 1.
     fn shards(&self) -> Shards {
         Shards::ONE
     }
 
-    /// Returns the number of connections made to servers, for [`Health`](crate::Health); 0 where there are
-    /// none.
+    /// Returns the number of connections opened to servers, for [`Health`](crate::Health). The default is 0.
     fn connections(&self) -> u64 {
         0
     }
 
-    /// Returns what the store is, such as `Redis with keys access:*`, without its address; empty if that is not known.
+    /// Returns the kind of store, such as `Redis with keys access:*`, but not the address. This is empty if
+    /// unknown.
     ///
-    /// A [spool](crate::Builder::spool) and an [archive](crate::archive) of a store of another kind are refused.
+    /// A [spool](crate::Builder::spool) or an [archive](crate::archive) will be rejected if it belongs to a
+    /// store of a different kind.
     fn kind(&self) -> String {
         String::new()
     }
 
-    /// Returns the documents of the store, in which it keeps its [id](crate::visits::StoreId) and its grid; `None` if it
-    /// has none. Then neither is known, and nothing is compared with them.
+    /// Returns the documents of the store, which are used for its [id](crate::visits::StoreId) and grid. If
+    /// this is `None`, there is not an id or a grid to compare with.
     fn documents(&self) -> Option<&dyn DocumentStore> {
         None
     }
 
-    /// Returns what this store keeps for longer than its writers know of, as an archive does: precisions of counts and of
-    /// visitors, with how many samples; `None` where retention is only what writers and cleaners say.
+    /// Returns the grid that this store retains for longer than its writers know, like an archive does. If
+    /// this is `None`, retention is defined by the writers and cleaners.
     fn reach(&self) -> Option<&Grid> {
         None
     }
 
-    /// Returns the state of an archive that the store is, for [`Health`](crate::Health); `None` where it is none.
+    /// Returns the state of the archive, for [`Health`](crate::Health), or `None` if this is not an archive.
     fn archive_health(&self) -> Option<ArchiveHealth> {
         None
     }
 
-    /// Returns signs of a setup that gives wrong numbers, for [`Health::hints`](crate::Health::hints). Default: none.
+    /// Returns signs of a setup with wrong numbers, for [`Health::hints`](crate::Health::hints). The default
+    /// is empty.
     fn hints(&self) -> Vec<Hint> {
         Vec::new()
     }
 
-    /// Returns the seconds by which the clock of this process was ahead of the store's at the last batch;
-    /// negative where it was behind, `None` where the store has no clock of its own or has taken no batch
-    /// yet.
+    /// Returns how far the clock of this process was ahead of the store clock when the last batch was sent,
+    /// in seconds. This is negative if the clock was behind, or `None` if the store either doesn't have a
+    /// clock, or has not received a batch yet.
     fn clock_skew(&self) -> Option<i64> {
         None
     }
 
-    /// Returns, for each of these counters, the samples whose start lies in `range`, ascending; empty buckets
-    /// are left out. An unreadable entry of one counter does not affect the others. `kept` is how many samples
-    /// are kept of the precision, by which a store may choose the best way to read.
+    /// Returns the samples of each counter which start in `range`, in ascending order and without empty
+    /// buckets. If an entry can't be read, the other counters are unaffected. `kept` is the retention in
+    /// samples, to help the store select the best way to read.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn samples<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -75,28 +77,29 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         kept: u32,
     ) -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
 
-    /// Returns, for each of these counters, everything that it ever counted; cleaning does not reduce it. An
-    /// unreadable entry of one counter does not affect the others.
+    /// Returns the lifetimes of the given counters, which are not reduced by cleaning. If an entry can't be
+    /// read, the other counters are unaffected.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
 
-    /// Returns the union of the visitors of these counters in these buckets.
+    /// Returns the union of the visitors of these counters and buckets.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
 
-    /// Returns, for each of these buckets, the visitors that each of these counters had in it. An unreadable entry of one
-    /// counter does not affect the others.
+    /// Returns the visitors for each bucket and counter. If an entry can't be read, the other counters are
+    /// unaffected.
     ///
-    /// The answer is for as many of the buckets, from the first on, as together have at most
-    /// 500 sketches, up to 8 MB, and for the first one in any case: ask again for the others. This implementation reads
-    /// one counter after the other, and answers for the first bucket; a store that can read several at once does better.
+    /// The response will not always contain all buckets: it contains the first, and as many of the following
+    /// as fit in 500 sketches, i.e. up to 8 MB. Further calls are needed for the remaining buckets. The
+    /// default implementation reads the counters sequentially, but only for the first bucket. It should be
+    /// overridden if a store can read multiple sketches in a single request.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn sketches<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -112,13 +115,13 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// Returns, for each of these counters, how many visitors it had in each of these ranges: the
-    /// [estimate](Sketch::estimate) of the union of the buckets of a precision that start in it. An unreadable entry of
-    /// one counter does not affect the others, and of its ranges only those in which it lies. This implementation reads
-    /// the sketches of one counter and range after the other; a store that can count by itself does better.
+    /// Returns the number of visitors for each counter and range, i.e. the [estimate](Sketch::estimate) for
+    /// the union of all buckets that start in this range. If an entry can't be read, this only affects the
+    /// ranges of this counter which include it. The default implementation reads all sketches sequentially.
+    /// It should be overridden if the store itself can count.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -141,11 +144,11 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// Returns, for each of these counters, the bins of its distributions in the buckets that start in `range`; empty
-    /// buckets are left out. An unreadable entry of one counter does not affect the others.
+    /// Returns the bins of distributions for each counter, in the buckets that start in `range`, without
+    /// empty buckets. If an entry can't be read, the other counters are unaffected.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn bins<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -153,12 +156,12 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>>;
 
-    /// Returns the first `limit` counters, by name, of each of these precisions that have samples, beginning
-    /// with the name `from` itself; in any order, and perhaps with some that follow them. A list or an entry
-    /// that cannot be read does not affect the rest.
+    /// Returns the first `limit` counters with samples, by name, for each of these precisions, starting with
+    /// the name `from` (inclusive). The order is unspecified, and some of the following counters may be
+    /// included. If a list or an entry can't be read, the rest is unaffected.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn known<'a>(
         &'a self,
         precisions: &'a [Precision],
@@ -166,11 +169,11 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'a, KnownReading>;
 
-    /// Returns what [`known`](Self::known) does, and may leave out counters of a precision whose samples are all of
-    /// earlier buckets than that of `since`. This implementation leaves out none.
+    /// Like [`known`](Self::known), but may leave out a counter if all of its samples are in buckets before
+    /// `since`. The default implementation doesn't leave out any counters.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn known_since<'a>(
         &'a self,
         precisions: &'a [Precision],
@@ -182,12 +185,12 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         self.known(precisions, from, limit)
     }
 
-    /// Returns some of the counters of a shard that have a lifetime, from `cursor` on: also those of which no samples
-    /// are left. Until there is no more, every counter that has one all the while comes at least once. This
-    /// implementation says that it cannot read them.
+    /// Returns some counters of a shard which have a lifetime, starting from `cursor`, even if they do not
+    /// have samples any more. A full scan will return every counter at least once, provided that it has a
+    /// lifetime during the whole scan. The default implementation reports them as unreadable.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
         let _ = cursor;
         let unreadable =
@@ -195,12 +198,12 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         Box::pin(async { Ok(CountedReading { unreadable: vec![unreadable], ..CountedReading::default() }) })
     }
 
-    /// Returns, for each of these counters, whether it has samples of one of these precisions. A list of
-    /// counters that cannot be read does not affect the counters of others. This implementation asks for one
-    /// counter after the other; a store that can ask for all at once does better.
+    /// Returns whether the given counters have samples in any of these precisions. If a list of counters
+    /// can't be read, the other lists are unaffected. The default implementation looks up the counters
+    /// sequentially. It should be overridden if a store can look up all counters in a single request.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn contains<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -248,5 +251,5 @@ for_handles!(Read of Store {
         -> Answer<'a, Vec<Result<bool, Unreadable>>>;
 });
 
-/// The number of sketches in an answer that has those of several buckets: up to 8 MB.
+/// Maximum number of sketches in a response with multiple buckets, i.e. up to 8 MB.
 pub(crate) const SKETCHES: usize = 500;

@@ -5,64 +5,65 @@ use crate::family::name::CounterName;
 use crate::time::{Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 
-/// An entry in a store that is not what belongs there.
+/// An entry in a store with invalid contents.
 ///
-/// An entry of another program, or one that replaced a counter, must not take away the rest: reads of several
-/// counters return it for the counter concerned.
+/// When an entry belongs to another program, or has overwritten a counter, we still need to be able to read
+/// everything else. If multiple counters are read, this is therefore returned in place of the affected
+/// counter.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// The key in the store.
     pub key: String,
-    /// A description of what is wrong with the key.
+    /// A description of the problem.
     pub reason: String,
-    /// The starts of the buckets whose counts are unknown because of this, ascending, when only some of a
-    /// counter's buckets are affected; limited to the buckets that were asked for.
+    /// Starts of the requested buckets with an unknown count, in ascending order. This is empty if the whole
+    /// counter is affected.
     pub buckets: Vec<Timestamp>,
 }
 
-/// The samples of one counter, as [`Read::samples`](crate::visits::Read::samples) finds them.
+/// The samples of a counter, as returned by [`Read::samples`](crate::visits::Read::samples).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The samples that can be read, ascending.
+    /// Samples that could be read, in ascending order.
     pub samples: Vec<Sample>,
-    /// Entries beside the samples that cannot be read.
+    /// Other entries in the same key that could not be read.
     pub unreadable: Option<Unreadable>,
 }
 
-/// The distributions of one counter, as [`Read::bins`](crate::visits::Read::bins) finds them.
+/// The distributions of a counter, as returned by [`Read::bins`](crate::visits::Read::bins).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BinReading {
-    /// The bins of each bucket that has any, of all measures: both ascending.
+    /// Non-empty buckets with the bins of all measures, both in ascending order.
     pub buckets: Vec<(Timestamp, Vec<(Bin, u64)>)>,
-    /// Entries beside them that cannot be read.
+    /// Other entries that could not be read.
     pub unreadable: Option<Unreadable>,
 }
 
-/// A part of the list of counters, as [`Read::known`](crate::visits::Read::known) finds it.
+/// A page of known counters, as returned by [`Read::known`](crate::visits::Read::known).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownReading {
-    /// The counters of each precision, in any order.
+    /// Counters with a precision, in any order.
     pub counters: Vec<(CounterName, Precision)>,
-    /// Lists that cannot be read, and entries in other lists that are not counters.
+    /// Lists that could not be read, and list entries that are not counters.
     pub unreadable: Vec<Unreadable>,
-    /// True if a whole list cannot be read, so that counters are missing here.
+    /// True if counters are missing because a list could not be read at all.
     pub is_incomplete: bool,
 }
 
-/// Some of the counters of a shard that have a lifetime, as [`Read::counted`](crate::visits::Read::counted) finds them.
+/// A page of counters which have a lifetime, as returned by [`Read::counted`](crate::visits::Read::counted).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedReading {
     /// The counters, in any order.
     pub counters: Vec<CounterName>,
-    /// The cursor from which to continue, or `None` after the last.
+    /// The cursor for the next page, or `None` if this was the last page.
     pub next: Option<String>,
-    /// Lists that cannot be read, and entries in other lists that are not counters.
+    /// Lists that could not be read, and list entries that are not counters.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl Unreadable {
-    /// Creates an entry for a whole key.
+    /// Creates an entry for a key which can't be read at all.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { key: key.into(), reason: reason.into(), buckets: Vec::new() }

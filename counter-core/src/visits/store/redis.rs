@@ -1,4 +1,4 @@
-//! Visits in Redis: batches by script or by transaction, reading, cleaning.
+//! Visits in Redis. Batches are applied by a script or a transaction.
 
 mod keys;
 mod writers;
@@ -33,11 +33,11 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
-/// The visits of one namespace.
+/// The visits in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisVisits {
     client: Arc<Client>,
-    /// The names of the keys, by shard.
+    /// Key names by shard.
     keys: Box<[Keys]>,
     apply: Script,
     clean: Script,
@@ -45,7 +45,7 @@ pub(crate) struct RedisVisits {
     forget: Script,
     skew: Skew,
     told: junk::Told,
-    /// True if the server refused the last batch because it is a replica.
+    /// True if the server rejected the last batch because it is a replica.
     is_replica: AtomicBool,
     documents: RedisDocuments,
 }

@@ -1,9 +1,9 @@
-//! The remarks on a batch as a text, which a store keeps with the fence.
+//! A text encoding for remarks, which are stored together with the fence.
 
 use super::batch::{Part, Remark};
 use crate::visits::ledger::DropReason;
 
-/// Writes remarks as `c0:type,v3:other,b7:began,`.
+/// Encodes remarks, e.g. as `c0:type,v3:other,b7:began,`.
 #[cfg(feature = "sql")]
 pub(crate) fn encode(remarks: &[Remark]) -> String {
     use std::fmt::Write;
@@ -34,7 +34,7 @@ pub(crate) fn encode(remarks: &[Remark]) -> String {
     text
 }
 
-/// Reads `c0:type,v3:other,b7:began,`.
+/// Decodes remarks, e.g. from `c0:type,v3:other,b7:began,`.
 pub(crate) fn decode(remarks: &str) -> Option<Vec<Remark>> {
     remarks.split_terminator(',').map(remark).collect()
 }

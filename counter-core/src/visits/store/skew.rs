@@ -2,12 +2,12 @@ use std::sync::Mutex;
 
 use crate::time::Timestamp;
 
-/// The seconds by which the clock of this process was ahead of the server's, when that was last measured.
+/// How far the clock of this process is ahead of the server clock, in seconds, when last measured.
 #[derive(Debug, Default)]
 pub(crate) struct Skew(Mutex<Option<i64>>);
 
 impl Skew {
-    /// Compares the server's time in an answer with the times before and after the call.
+    /// Compares the server clock in a response to our clock before and after the call.
     pub(crate) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
         *self.0.lock().expect("nothing panics under this lock") = Some(skew(sent, server, received));
     }
@@ -17,7 +17,7 @@ impl Skew {
     }
 }
 
-/// Returns the smallest skew that explains what was measured: an answer may take its time.
+/// Returns the smallest skew consistent with these times, because the response can be slow.
 fn skew(sent: Timestamp, server: Timestamp, received: Timestamp) -> i64 {
     let seconds = |at: Timestamp| i64::try_from(at.as_unix()).unwrap_or(i64::MAX);
     let (ahead, behind) = (seconds(sent) - seconds(server), seconds(received) - seconds(server));

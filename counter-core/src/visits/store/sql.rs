@@ -1,4 +1,4 @@
-//! Visits in a SQL database: each batch is one transaction, which also reads and writes the fence.
+//! Visits in a SQL database. A batch is a single transaction, which also checks and updates the fence.
 
 mod fence;
 mod names;
@@ -34,11 +34,12 @@ use crate::sql::{Database, Failure};
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
-/// The maximum number of samples that a batch changes: those of about 700 counts, so that a flush takes few transactions.
-/// After an outage, each sample may be in another bucket and need its own statements.
+/// Maximum number of samples that a batch changes. This allows for about 700 counts, to keep the number of
+/// transactions in a flush low. After an outage, every sample could be in a different bucket, and thus need
+/// its own statements.
 const BATCH: usize = 10_000;
 
-/// The visits of one database.
+/// The visits in a database.
 #[derive(Debug)]
 pub(crate) struct SqlVisits {
     database: Arc<Database>,
@@ -70,7 +71,7 @@ impl Write for SqlVisits {
         Box::pin(clean::clean(self, now, kept))
     }
 
-    /// Also removes silent writers and forgotten counters, because no server does that by itself.
+    /// Also removes idle writers and forgotten counters, since this is not done by the server.
     fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move {
             fence::forget_silent(self).await?;
@@ -190,13 +191,13 @@ impl Read for SqlVisits {
     }
 }
 
-/// Encodes a precision as a number: its width plus 2^32 times its offset.
+/// Encodes a precision as its width plus 2^32 times the offset.
 fn width(precision: Precision) -> i64 {
-    // Reinterpreted as signed: an offset of more than 68 years makes it negative, and it is still unique.
+    // For an offset of more than 68 years, this is negative, but still unique.
     (u64::from(precision.offset()) << 32 | u64::from(precision.as_seconds())).cast_signed()
 }
 
-/// Decodes a precision, if the number is valid.
+/// Decodes a precision, or returns `None` if the number is invalid.
 fn precision(width: i64) -> Option<Precision> {
     let [seconds, offset] = [0, 32].map(|bits| u32::try_from(width.cast_unsigned() >> bits & 0xffff_ffff));
     let (seconds, offset) = (seconds.ok()?, offset.ok()?);

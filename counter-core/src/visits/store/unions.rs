@@ -1,4 +1,4 @@
-//! Visitors of ranges of buckets, counted from sketches that are read one after the other.
+//! Visitor counts for ranges of buckets, from sketches that are read sequentially.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,19 +7,19 @@ use super::reading::Unreadable;
 use crate::sketch::Sketch;
 use crate::time::{Precision, Timestamp};
 
-/// The unions of the visitors of some counters over ranges of buckets.
+/// The unions of visitors over ranges of buckets, by counter.
 #[derive(Debug)]
 pub(crate) struct Unions<'a> {
     precision: Precision,
     ranges: &'a [Range<Timestamp>],
-    /// The unions of each counter, one for each range.
+    /// Unions by counter, then by range.
     unions: Vec<Vec<Result<Union, Unreadable>>>,
 }
 
 #[derive(Clone, Debug)]
 enum Union {
     Sketch(Sketch),
-    /// The estimate of a range of one bucket, whose sketch is not wanted any more.
+    /// The estimate for a range with a single bucket, where we don't need to keep the sketch.
     Count(u64),
 }
 
@@ -30,13 +30,14 @@ impl<'a> Unions<'a> {
         Self { precision, ranges, unions: vec![ranges.iter().map(empty).collect(); counters] }
     }
 
-    /// Returns the starts of the buckets whose sketches are wanted, ascending.
+    /// Returns the starts of the buckets to read, in ascending order.
     pub(crate) fn starts(&self) -> Vec<Timestamp> {
         let starts = self.ranges.iter().flat_map(|range| self.precision.starts(range.clone()));
         starts.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Adds the visitors of a counter in the bucket that starts here; each bucket once.
+    /// Adds the visitors of a counter in the bucket starting at `start`. This must be called just once for a
+    /// bucket.
     pub(crate) fn add(&mut self, counter: usize, start: Timestamp, sketch: &Result<Sketch, Unreadable>) {
         let unions = self.unions[counter].iter_mut().zip(self.ranges);
         for (union, _) in unions.filter(|(_, range)| range.contains(&start)) {
@@ -49,7 +50,7 @@ impl<'a> Unions<'a> {
         }
     }
 
-    /// Returns the estimate of each range, of each counter.
+    /// Returns the estimates by counter, then by range.
     pub(crate) fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
         let count = |union| match union {
             Union::Sketch(sketch) => sketch.estimate(),

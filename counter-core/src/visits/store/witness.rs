@@ -1,32 +1,35 @@
-/// The state of a store that distinguishes a lost fence from lost data.
+/// The state of a store, to distinguish a lost fence from lost data.
 ///
-/// A fence can be lost alone: evicted, removed by hand, or forgotten after a long silence. The counts of its
-/// batches are still there then, and sending those batches again would count them twice.
+/// It is possible to just lose the fence, e.g. when it is evicted, deleted by hand, or removed after the
+/// writer has been idle for a long time. The counts of its batches are still stored in this case, so we would
+/// count them twice if we sent the batches again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
-    /// A mark that was made with the first data, and is lost with them.
+    /// A mark created with the first data, and lost if the data is lost.
     pub data: Option<String>,
-    /// A mark that was made with the list of writers, and is lost with it or when writers are forgotten.
+    /// A mark created with the list of writers. It will be lost if the list is lost, or if writers are
+    /// removed from the list.
     pub writers: Option<String>,
     /// True if this writer is in the list of writers.
     pub listed: bool,
-    /// True if keys may have been removed to make room: a missing mark proves nothing then.
+    /// True if the server may have evicted keys, so that a missing mark doesn't prove anything.
     pub evicts: bool,
 }
 
 impl Witness {
-    /// Returns whether two witnesses are of the same data and know the same about the writer.
+    /// Returns whether both witnesses show the same data, and the same state of the writer.
     #[must_use]
     pub fn shows_same(&self, other: &Self) -> bool {
         (&self.data, &self.writers, self.listed) == (&other.data, &other.writers, other.listed)
     }
 
-    /// Returns whether the data of the writer's batches are gone too, given the state that was shown when its
-    /// fence was made. Where that is not certain, the data are taken to be there.
+    /// Returns whether the data of the writer has been lost as well, given the witness from when its fence
+    /// was created. If in doubt, we assume that the data still exists.
     pub(crate) fn shows_loss_since(&self, before: &Self) -> bool {
-        // All data are gone: a restart without a file, FLUSHALL, a failover to an empty replica.
+        // All data has been lost, e.g. by a restart with no file, by FLUSHALL, or by a failover to an empty
+        // replica.
         let other_data = before.data.is_some() && self.data != before.data && !self.evicts;
-        // The newest data are gone: the store went back to a time before this writer.
+        // The newest data has been lost, because the store was reset to a state from before this writer.
         let earlier = self.writers.is_some() && self.writers == before.writers && !self.listed;
         other_data || earlier
     }

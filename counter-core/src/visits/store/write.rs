@@ -11,57 +11,58 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precisions, Timestamp};
 
-/// The writing half of a [`Store`](super::Store): batches, cleaning and forgetting.
+/// The write half of a [`Store`](super::Store), for batches, cleaning and forgetting.
 pub trait Write: fmt::Debug + Send + Sync + 'static {
-    /// Returns the number of samples that one batch may change, about: 1,000 by default, which hold a Redis for less
-    /// than 5 ms. A store for which a batch has a price of its own, such as a commit, takes more at once.
+    /// Returns the approximate number of samples that a batch may change. The default is 1,000, so that Redis
+    /// will not be blocked for more than 5 ms. This should be higher for stores with a fixed cost for each
+    /// batch, such as a commit.
     fn batch_samples(&self) -> usize {
         SAMPLES
     }
 
-    /// Applies a batch exactly once, however often it is called with it.
+    /// Applies a batch exactly once, even if this is called multiple times.
     ///
     /// # Errors
-    /// Fails when it is not known whether the batch was applied, or known that it was not: call again with
-    /// the same batch.
+    /// Returns an error if the batch was not applied, or if it is unknown whether it was applied. You must
+    /// retry with the same batch.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still apply the batch; call again with the same batch.
+    /// A dropped call may still apply the batch. You must retry with the same batch.
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
 
-    /// Tells the store what counters keep that are built over it.
+    /// Attaches the configured grid of counters built on this store.
     fn attach(&self, grid: &Grid) {
         let _ = grid;
     }
 
-    /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
-    /// tell. Such a store keeps fences for at least 7 days: a fence that is gone after a shorter silence is
-    /// taken for lost data.
+    /// Returns the state to distinguish a lost fence of this writer from lost data, or `None` if this is
+    /// unsupported. If it is unsupported, the store must keep a fence for at least 7 days after its last
+    /// batch. A fence missing earlier will be treated as lost data.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Returns an error if the store can't be read.
     fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         let _ = (shard, writer);
         Box::pin(async { Ok(None) })
     }
 
-    /// Removes some of the samples of a shard that left retention at `now`, or by the store's own clock if
-    /// that is earlier, and the counters that are left without samples. A precision that is not among `kept`
-    /// keeps as many samples as the one of its width, or 120.
+    /// Removes some samples of a shard that are past retention at `now`, or by the store clock if that is
+    /// earlier. Counters with no remaining samples will be removed as well. For a precision missing from
+    /// `kept`, the retention is that of the same width, or 120 samples otherwise.
     ///
-    /// Also removes some of the positions of sources whose [life](crate::visits::FenceKind::Source) is over by the
-    /// store's own clock, whatever `now` is.
+    /// This also removes some positions of sources with an expired [life](crate::visits::FenceKind::Source).
+    /// These only expire by the store clock, regardless of `now`.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Returns an error if the store can't do this now.
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
 
-    /// Takes some of the counters of a shard that other programs wrote under the care of
-    /// [`clean`](Self::clean), looking at the known ones from `cursor` on; returns where to continue, or
-    /// `None` after the last.
+    /// Adds some of the counters written by other programs to the schedule of [`clean`](Self::clean), by
+    /// scanning the known counters of a shard from `cursor`. Returns the cursor to continue from, or `None`
+    /// when done.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now.
+    /// Returns an error if the store can't do this now.
     fn adopt<'a>(
         &'a self,
         shard: Shard,
@@ -69,23 +70,23 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
         kept: &'a Precisions,
     ) -> Answer<'a, Option<String>>;
 
-    /// Removes everything of a counter that the grid keeps at `now`, including its lifetime total.
+    /// Removes all data of a counter that is retained by the grid at `now`, including the lifetime.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now; call again.
+    /// Returns an error if the store can't do this now. It can be retried.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have removed a part.
+    /// A dropped call may have removed some of the data.
     fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
 
-    /// Returns the salt of an epoch: `candidate` for the first caller, and the same for all others until
-    /// `expiry`, when it is forgotten.
+    /// Returns the salt of an epoch. The first caller will get its `candidate`, and all other callers will
+    /// get the same salt until `expiry`, when it is deleted.
     ///
     /// # Errors
-    /// Fails when the store cannot do it now, or holds something that is not a salt.
+    /// Returns an error if the store can't do this now, or if the stored value is not a salt.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still have kept the candidate; call again with the same one.
+    /// A dropped call may still have stored the candidate. It can be retried with the same candidate.
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
 }
 
@@ -100,19 +101,19 @@ for_handles!(Write of Store {
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
 });
 
-/// The number of samples that one batch may change by default.
+/// Default number of samples that a batch may change.
 pub(crate) const SAMPLES: usize = 1000;
 
-/// The silence after which a store that shows no [`Witness`] may forget a writer.
+/// How long a writer can be idle before a store with no [`Witness`] may remove its fence.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
 
-/// The result of a cleaning.
+/// The outcome of a cleaning step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Samples that had left retention.
+    /// Number of samples removed because they were past retention.
     pub samples: u64,
-    /// Counters, one for each precision, whose last sample was removed.
+    /// Number of counters removed because no samples were left. This is counted for each precision.
     pub counters: u64,
-    /// True if there is more to remove at once.
+    /// True if there is more to remove immediately.
     pub more: bool,
 }

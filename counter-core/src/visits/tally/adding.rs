@@ -1,4 +1,4 @@
-//! Hits of requests, as they are added to the stripe of their thread.
+//! Adding hits of requests to the stripe of the current thread.
 
 use std::num::NonZeroU32;
 
@@ -12,12 +12,12 @@ use crate::visits::distribution::Bin;
 use crate::visits::ledger::Agent;
 
 impl Tally {
-    /// Returns how many counters can still be added.
+    /// Returns the number of counters that can still be added.
     pub(crate) fn free_counters(&self) -> usize {
         self.registry.free()
     }
 
-    /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
+    /// Adds hits at an instant, and a request if there is an agent. Returns `true` if the caller should
     /// [`fold`](Self::fold).
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
@@ -27,7 +27,7 @@ impl Tally {
         }
     }
 
-    /// Adds a view of a page at an instant; returns `true` when it is time to [`fold`](Self::fold).
+    /// Adds a page view at an instant. Returns `true` if the caller should [`fold`](Self::fold).
     #[inline(always)]
     pub(crate) fn view(&self, view: PageView<'_>, at: Timestamp) -> bool {
         match self.stripes.own() {
@@ -51,7 +51,7 @@ impl Tally {
         self.view_with_more(stripe, view, at)
     }
 
-    /// Adds what nearly every view is; returns whether this is one.
+    /// The fast path for almost all views. Returns `false` if the view does not qualify.
     #[inline(always)]
     fn add_view(
         &self,
@@ -83,13 +83,13 @@ impl Tally {
         true
     }
 
-    /// Returns whether a counter is one of this tally that is no label's and not `(other)`.
+    /// Returns `true` if this is a counter of this tally, but neither `(other)` nor a label counter.
     #[inline]
     fn is_plain(&self, counter: Counter) -> bool {
         self.owns(counter) && counter.number != OTHER
     }
 
-    // Beside what nearly every view is.
+    // The slow path.
     #[inline(never)]
     fn view_with_more(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
@@ -102,11 +102,11 @@ impl Tally {
         is_full
     }
 
-    /// Adds hits of a weight to counters, without a visitor.
+    /// Adds weighted hits to counters, without a visitor.
     fn add_others(&self, stripe: &Stripe, weight: NonZeroU32, others: &[Counter], at: Timestamp) -> bool {
         let mut is_full = false;
         for counter in others {
-            // A hit that something refers to would have to be in memory.
+            // A reference to a hit would force it into memory.
             if stripe.is_at(at) && self.is_plain(*counter) {
                 stripe.add(counter.number, weight.get().into());
             } else {
@@ -177,7 +177,7 @@ impl Tally {
         is_full
     }
 
-    /// Adds the visitor of a hit of the current bucket.
+    /// Adds the visitor of a hit in the current bucket.
     #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
         if self.recent.add(number, stripe.everything(), stripe.visitors_number(), register) {
@@ -185,15 +185,16 @@ impl Tally {
         }
     }
 
-    /// Turns a stripe to the buckets of an instant, if they are those of now: it is only worth it for hits that are not alone.
-    /// Returns then whether it is time to [`fold`](Self::fold).
+    /// Switches a stripe to the buckets of an instant if these are the current buckets, and returns whether
+    /// the caller should [`fold`](Self::fold). For a single hit in a different bucket, switching would not
+    /// pay off.
     #[cold]
     fn turn(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
         let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
         (buckets.start == now.start).then(|| stripe.turn(buckets, self.registry.counters()))
     }
 
-    /// Adds hits of any instant; returns whether it is time to [`fold`](Self::fold).
+    /// Adds hits at any instant. Returns `true` if the caller should [`fold`](Self::fold).
     #[cold]
     fn list(&self, stripe: &Stripe, hits: &[Hit], at: Timestamp) -> bool {
         let Buckets { start, visitors, .. } = self.buckets(at);
@@ -214,7 +215,7 @@ impl Tally {
         is_full
     }
 
-    /// Adds a visitor of a hit.
+    /// Adds the visitor of a hit.
     #[inline(never)]
     fn push(&self, stripe: &Stripe, number: u32, bucket: Timestamp, register: Register) {
         if !stripe.visitors.push(number, bucket, register) {
@@ -225,7 +226,8 @@ impl Tally {
         }
     }
 
-    /// Takes the visitors of a stripe that has many, unless the backlog is in use: then there is still room for as many.
+    /// Drains a stripe with a lot of visitors. If the backlog is in use, this can be done later because the
+    /// ring is only half full.
     #[cold]
     fn drain(&self, stripe: &Stripe) {
         if let Some(mut backlog) = self.backlog.try_lock() {
@@ -233,16 +235,16 @@ impl Tally {
         }
     }
 
-    /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
-    /// [`fold`](Self::fold), or `None` for any other counter.
-    // By numbers: a hit that something refers to would have to be in memory.
+    /// Counts hits of a label, in the bucket with this start. Returns `true` if the caller should
+    /// [`fold`](Self::fold), or `None` if this is not a label counter.
+    // Takes numbers, because a reference to a hit would force it into memory.
     #[cold]
     fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
         let (label, noted) = self.labels.find(tally, number)?;
         Some(label.count(noted, weight, start))
     }
 
-    /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
+    /// Adds only to bins of distributions. Returns `true` if the caller should [`fold`](Self::fold).
     pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
         let counters = |hits: &[Hit]| Some((hits.first()?.counter, hits.get(1).map(Hit::counter)));
         self.stripes.with(|stripe| {
@@ -251,7 +253,7 @@ impl Tally {
         })
     }
 
-    /// Adds bins to the distributions of one counter or two.
+    /// Adds bins to the distributions of a counter, and of a page if there is one.
     #[inline]
     fn measure_to(
         &self,

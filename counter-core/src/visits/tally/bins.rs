@@ -1,4 +1,4 @@
-//! The bins of distributions, from the thread that counts them to the sums of the process.
+//! Bins of distributions, from the thread that counts them to the sums of the process.
 
 mod bin_table;
 mod own_bins;

@@ -1,4 +1,4 @@
-//! Folding: moving the contents of stripes and labels into the backlog.
+//! Folding: moving hits from stripes and labels into the backlog.
 
 use std::sync::MutexGuard;
 
@@ -12,27 +12,27 @@ use crate::family::shard::Shard;
 use crate::time::Timestamp;
 use crate::visits::pending::{Queues, Waiting};
 
-/// The state of folding, under the lock of the backlog.
+/// State of folding, protected by the backlog lock.
 #[derive(Debug, Default)]
 pub(crate) struct Folding {
-    /// The shard of each counter, by number.
+    /// Shards by counter number.
     pub(super) shards: Vec<Shard>,
-    /// The registers of the open buckets of visitors.
+    /// Registers of the open visitor buckets.
     pub(super) open: OpenBuckets,
-    /// The bucket of visitors at the time when a stripe was last folded.
+    /// The current visitor bucket as of the latest time a stripe was drained.
     current: Timestamp,
-    /// True for counters with visitors in the store, by number.
+    /// Set for counters with visitors in the store, by number.
     pub(super) visited: Vec<bool>,
-    /// Swapped with the lists of the stripes, so that all of them keep their allocations.
+    /// Swapped with the stripe lists to reuse their allocations.
     spare: Vec<Closed>,
     spare_bins: Vec<BinSlot>,
     spare_labels: Vec<Labelled>,
-    /// All bins since the start, because histograms of exporters only grow.
+    /// All bins since the process started, because exported histograms must never shrink.
     pub(super) bins: BinSums,
 }
 
 impl Tally {
-    /// Empties the stripes into the backlog and keeps the backlog small.
+    /// Moves hits from the stripes to the backlog, and coarsens the backlog if it is large.
     pub(crate) fn fold(&self, now: Timestamp) {
         self.fold_into(&mut self.backlog.lock(), now);
     }
@@ -48,7 +48,8 @@ impl Tally {
         let mut spare = std::mem::take(&mut backlog.folding.spare);
         let mut bins = std::mem::take(&mut backlog.folding.spare_bins);
         for stripe in self.stripes.iter() {
-            // Visitors come first, so that none is folded before its hit, because a thread adds the hit before the visitor.
+            // A thread adds the hit before the visitor, so we need to drain visitors first. Otherwise, we
+            // could fold a visitor before the hit.
             self.drain_into(backlog, stripe, now);
             stripe.take(&mut spare, || self.registry.counters());
             stripe.take_bins(&mut bins);
@@ -84,7 +85,7 @@ impl Tally {
     pub(super) fn drain_into(&self, backlog: &mut Queues<Folding>, stripe: &Stripe, now: Timestamp) {
         let current = self.grid.visitors.base().bucket(now).start;
         if std::mem::replace(&mut backlog.folding.current, current) != current {
-            // The numbers of buckets are reused eventually.
+            // Bucket numbers are eventually reused.
             self.recent.forget(|_| true);
             self.collect(backlog);
             backlog.folding.open.close(current, &self.recent.busy);
@@ -113,7 +114,7 @@ impl Tally {
         });
     }
 
-    /// Moves the raised registers to the pending hits.
+    /// Moves raised registers to the pending hits.
     pub(super) fn collect(&self, backlog: &mut Queues<Folding>) {
         let mut open = std::mem::take(&mut backlog.folding.open);
         open.collect(|number, bucket, raised| {

@@ -1,4 +1,4 @@
-//! Labels: properties of requests, such as the referring site, each with one counter per value.
+//! Labels: properties of requests, such as the referring site, with a counter per value.
 
 mod places;
 
@@ -14,16 +14,16 @@ use crate::time::{Precision, Precisions, Timestamp};
 use places::Places;
 pub(crate) use places::{LABEL_PLACES, Labelled, MISSED, NONE, OTHER_VALUE};
 
-/// A value of a label that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
+/// A label value that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it counts when hits of its counter are recorded"]
 pub struct NotedValue(NonZeroU32);
 
-/// An error of a label that cannot be created.
+/// An error returned if a label cannot be created.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LabelError {
-    /// The name is invalid. A name has 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
+    /// The name is invalid. A name must have 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
     Name(String),
     /// The process already has 8 labels.
     TooMany(String),
@@ -33,15 +33,14 @@ pub enum LabelError {
 #[derive(Debug)]
 pub(crate) struct Labels {
     labels: [OnceLock<Label>; LABELS],
-    /// The tally of their counters, which are not in the registry.
+    /// Tally id of label counters, which are not in the registry.
     tally: u32,
-    /// The places of each label.
+    /// Number of places per label.
     places: usize,
     shards: Shards,
     hours: Precision,
 }
 
-/// One label.
 #[derive(Debug)]
 pub(crate) struct Label {
     name: Box<str>,
@@ -50,16 +49,16 @@ pub(crate) struct Label {
     places: Mutex<Places>,
 }
 
-/// The maximum number of labels of a process.
+/// Maximum number of labels in a process.
 const LABELS: usize = 8;
 
-/// The maximum length of a label name, in bytes.
+/// Maximum length of a label name, in bytes.
 const NAME: usize = 32;
 
-/// The minimum width of an hour as labels use it, in seconds.
+/// Minimum width of a label hour, in seconds.
 const HOUR: u32 = 3600;
 
-/// Returns the precision in which the error bound of a label is counted.
+/// Returns the precision to count the error bound of a label in.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
     let precisions = || counts.iter().map(|kept| kept.precision);
     let hours = precisions().find(|precision| precision.as_seconds() >= HOUR);
@@ -94,12 +93,13 @@ impl NotedValue {
 }
 
 impl Labels {
-    /// Creates an empty set of labels. Each label will have this many places, up to [`LABEL_PLACES`].
+    /// Creates an empty set of labels, with this number of places per label. This must not exceed
+    /// [`MAX_LABEL_PLACES`].
     pub(crate) fn new(tally: u32, places: usize, shards: Shards, counts: &Precisions) -> Self {
         Self { labels: Default::default(), tally, places, shards, hours: hours(counts) }
     }
 
-    /// Returns the index of the label of this name, adding it if it is new.
+    /// Returns the index of a label, adding the label if it is new.
     pub(crate) fn index(&self, name: &str) -> Result<usize, LabelError> {
         let is_allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
@@ -124,18 +124,18 @@ impl Labels {
         self.labels.iter().map_while(OnceLock::get)
     }
 
-    /// Returns the names of the labels.
+    /// Returns the label names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|label| &*label.name)
     }
 
-    /// Returns the label and the value of a counter of the tally.
+    /// Returns the label and the value if this is a label counter.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
         let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
         Some((self.get(noted.label().checked_sub(1)?)?, noted))
     }
 
-    /// Notes that counts were discarded before they reached the store.
+    /// Must be called if counts are discarded on the way to the store.
     pub(crate) fn give_up(&self) {
         self.iter().for_each(|label| label.places().give_up());
     }
@@ -154,33 +154,33 @@ impl Label {
         Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }
     }
 
-    /// Counts hits of a noted value; returns whether the counts should be [taken](Self::take).
+    /// Counts hits of a noted value. Returns `true` if the caller should [take](Self::take) the counts.
     pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
         self.places().count(noted, weight, start)
     }
 
-    /// Returns the counter of a noted value, and the increase of the error bound of this label.
+    /// Returns the counter of a noted value, and how much these hits add to the error bound of the label.
     pub(crate) fn counts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> [(CounterName, u64); 2] {
         self.places().counts(noted, weight, at)
     }
 
-    /// Returns the counter that hits of a value would currently count under.
+    /// Returns the counter that hits of a value would currently count on.
     pub(crate) fn name(&self, noted: NotedValue) -> CounterName {
         self.places().name_of(noted)
     }
 
-    /// Takes all counts and leaves the given empty list.
+    /// Swaps all counts with an empty list.
     pub(crate) fn take(&self, counts: &mut Vec<Labelled>, is_crowded: bool) {
         self.places().take(counts, is_crowded);
     }
 
-    /// Returns all hits, and the hits that were not taken yet.
+    /// Returns the number of all hits, and of the hits not taken yet.
     pub(crate) fn hits(&self) -> (u64, u64) {
         let places = self.places();
         (places.recorded, places.waiting)
     }
 
-    /// Returns the number of counts that were not taken yet, and their hits.
+    /// Returns the number of counts not taken yet, and their hits.
     pub(crate) fn cells(&self) -> (usize, u64) {
         let places = self.places();
         (places.cells(), places.waiting)

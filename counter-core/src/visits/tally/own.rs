@@ -1,9 +1,9 @@
-//! A number that has one writer at a time.
+//! A number with a single writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread at a time changes and any thread may read: a change is a load and a store, where one that several
-/// threads change takes a locked instruction.
+/// A number that only a single thread changes at a time, but any thread can read. A change is just a load and
+/// a store, instead of the locked instruction that concurrent writers would need.
 #[derive(Debug, Default)]
 pub(crate) struct Own(AtomicU64);
 
@@ -27,13 +27,14 @@ impl Own {
         self.set(self.get().wrapping_add(more));
     }
 
-    /// Sets the number after everything that this thread did before, for [`get_after`](Self::get_after).
+    /// Stores the number with `Release` ordering, to be read via [`load_acquire`](Self::load_acquire).
     #[inline]
     pub(crate) fn set_after(&self, number: u64) {
         self.0.store(number, Ordering::Release);
     }
 
-    /// Returns the number; what its writer did before is seen.
+    /// Loads the number with `Acquire` ordering, so that we also see everything the writer did before the
+    /// store.
     #[inline]
     pub(crate) fn get_after(&self) -> u64 {
         self.0.load(Ordering::Acquire)

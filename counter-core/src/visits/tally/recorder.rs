@@ -10,10 +10,10 @@ use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
 use crate::visits::ledger::{Agent, Hint, Ledger, Skip};
 
-/// A handle that records hits in memory: it does no I/O and never fails.
+/// A handle to record hits in memory. This does not perform I/O and can't fail.
 ///
-/// Cloning it is cheap, and all clones count into the same tally. Recorded hits leave the process with the
-/// next flush of the [`Flusher`](crate::Flusher).
+/// Clones are cheap and count into the same tally. Recorded hits will leave the process with the next flush
+/// of the [`Flusher`](crate::Flusher).
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -40,61 +40,64 @@ impl Recorder {
         Self { tally, salting, secret }
     }
 
-    /// Returns the secret of these counters: that of [`Builder::secret`](crate::Builder::secret), or else one
-    /// that [no other process has](Secret::of_this_process).
+    /// Returns the secret of these counters: either [`Builder::secret`](crate::Builder::secret), or a secret
+    /// that is [unique to this process](Secret::of_this_process).
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// Returns the salt of the current epoch, which tells visitors apart within that epoch.
+    /// Returns the salt of the current epoch, to recognize visitors during this epoch only.
     ///
-    /// An epoch is a day unless [`Builder::salt_epoch`](crate::Builder::salt_epoch) was set. Use it for
-    /// addresses, and for anything else that should not be kept as a list.
+    /// An epoch is a day by default, and can be configured via
+    /// [`Builder::salt_epoch`](crate::Builder::salt_epoch). You should use this salt for IP addresses, and
+    /// for anything else that should not be stored as a list.
     ///
     /// # Errors
-    /// Fails when a visitor precision is coarser than an epoch or not aligned with it: its uniques would
-    /// count each visitor once for each epoch.
+    /// Fails if a visitor precision is coarser than an epoch, or not aligned to it: uniques would count the
+    /// same visitor again in a new epoch.
     pub fn salt(&self) -> Result<Salt, SaltError> {
         self.salting.check(&self.tally.grid.visitors)?;
         Ok(self.salting.rotating.handle())
     }
 
-    /// Returns a salt that tells visitors apart for as long as the store keeps it, at most to the year 2106.
+    /// Returns a salt to recognize visitors for as long as the store keeps it, up to the year 2106.
     ///
-    /// Use it for a random cookie or an account number, which make the visits of one person linkable anyway.
+    /// Use this for a random cookie or an account number, i.e. if the visits of a person can be linked
+    /// anyway.
     #[must_use]
     pub fn stable_salt(&self) -> Salt {
         self.salting.stable.handle()
     }
 
-    /// Returns the counter of this name.
+    /// Returns the counter with this name.
     ///
-    /// A text that is not a valid [`CounterName`](crate::CounterName), and a new name when there are already
-    /// as many counters as the builder allows (2,000 by default), give the counter `(other)`, so that totals
-    /// stay exact. A name keeps its counter for as long as the process lives.
+    /// An invalid [`CounterName`](crate::CounterName) maps to the counter `(other)`, so that totals remain
+    /// exact. This also applies to a new name if the process already has the maximum number of counters
+    /// (2,000 by default). A name keeps the counter until the process exits.
     #[inline]
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
         self.tally.counter(name)
     }
 
-    /// Returns the name of a counter; `None` for a counter of another recorder, whose hits count under `(other)` here.
+    /// Returns the name of a counter. This is `None` for a counter of a different recorder, which counts as
+    /// `(other)` here.
     #[must_use]
     pub fn name(&self, counter: Counter) -> Option<CounterName> {
         self.tally.name(counter)
     }
 
-    /// Returns the counter of this name if there is one in this process, and adds none.
+    /// Returns the counter with this name if it already exists in this process. This never adds a counter.
     ///
-    /// For a name that a client chose, and that therefore must not take the place of another.
+    /// You should use this for names that are chosen by clients, which must not be able to fill up the slots.
     #[inline]
     #[must_use]
     pub fn find_counter(&self, name: &str) -> Option<Counter> {
         self.tally.find(name)
     }
 
-    /// Returns how many more [counters](Self::counter) there may be.
+    /// Returns the number of [counters](Self::counter) that can still be added.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -109,23 +112,24 @@ impl Recorder {
         self.tally.free_counters()
     }
 
-    /// Returns the values of the label of this name, adding it if it is new: see [`LabelValues`].
+    /// Returns a handle to the [values](LabelValues) of a label, adding the label if it is new.
     ///
     /// # Errors
-    /// Fails when the text is no name of a label, and when there are 8 others.
+    /// Fails if the name is invalid, or if the process already has 8 other labels.
     pub fn label_values(&self, name: &str) -> Result<LabelValues, LabelError> {
         Ok(LabelValues { index: self.tally.label_index(name)?, tally: Arc::clone(&self.tally) })
     }
 
-    /// Records one hit, now.
+    /// Records a hit at the current time.
     pub fn record(&self, counter: Counter, visitor: impl Into<Option<VisitorId>>) {
         self.record_at(counter, visitor, Timestamp::now(), NonZeroU32::MIN);
     }
 
-    /// Records one hit of this weight at an instant, which may lie in the past.
+    /// Records a weighted hit at an instant, which may be in the past.
     ///
-    /// Where a precision no longer keeps the instant's bucket, the coarser ones count the hit; where none
-    /// does, the hit is `expired` in the ledger, and only the lifetime of the counter counts it.
+    /// If the bucket is past the retention of a precision, only coarser precisions will count the hit. If it
+    /// is past all retentions, the hit is `expired` in the ledger, and only the lifetime of the counter will
+    /// include it.
     pub fn record_at(
         &self,
         counter: Counter,
@@ -136,56 +140,58 @@ impl Recorder {
         self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, None));
     }
 
-    /// Records one request that this agent made, now: these hits, and one request in the ledger, which is
-    /// `unidentified` when a person made it and its first hit has no visitor.
+    /// Records a request by this agent at the current time: the hits, and a request in the ledger. The
+    /// request is `unidentified` if a person made it and the first hit does not have a visitor.
     #[inline]
     pub fn request(&self, hits: &[Hit], agent: Agent) {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
     }
 
-    /// Records one request as [`request`](Self::request) does, but before `until`: once that instant has
-    /// passed, in the last second before it.
+    /// Records a request like [`request`](Self::request), but before `until`. If this instant has passed, the
+    /// request counts in the last second before it.
     ///
-    /// This is for hits whose visitor id was made some time ago, with the end of the id's epoch from
-    /// [`Salt::visitor_until`](crate::visitor::Salt::visitor_until): an id of yesterday in a bucket of today
-    /// would count its visitor there a second time.
+    /// Use this if some time may pass between creating the visitor id and recording the hit, with the end of
+    /// the epoch as returned from [`Salt::visitor_until`](crate::visitor::Salt::visitor_until). Otherwise,
+    /// yesterday's id could end up in a bucket of today, and the same visitor would be counted twice.
     #[inline]
     pub fn request_until(&self, hits: &[Hit], agent: Agent, until: Timestamp) {
         let at = Timestamp::now().min(until.minus(1));
         self.fold_if(self.tally.add(hits, at, Some(agent)));
     }
 
-    /// Records one request on the counter of everything and on that of a page, in half of the instructions of
+    /// Records a request on the total counter and on a page counter, with half the instructions of
     /// [`request`](Self::request).
     ///
-    /// This is so for one counter of everything, the first that was given.
-    // Always inlined, since what nearly all views have none of costs nothing then.
+    /// Only the first total counter to be used is this fast.
+    // Always inlined, so that we do not pay for parts that almost all views leave empty.
     #[inline(always)]
     pub fn page_view(&self, view: PageView<'_>) {
         let at = Timestamp::now().min(view.until.minus(1));
         self.fold_if(self.tally.view(view, at));
     }
 
-    /// Adds to distributions at an instant, and records no hit.
+    /// Adds to distributions at an instant, without recording a hit.
     ///
-    /// This is for what is known later than the hit, such as the time to the end of a response, or for hits of other shapes than
-    /// those of a [view](Self::page_view). Without [`Builder::distributions`](crate::Builder::distributions) nothing is measured.
+    /// Use this for values that are only known after the hit, such as the time to the end of a response, or
+    /// if the hits do not fit into a [view](Self::page_view). This does nothing without
+    /// [`Builder::distributions`](crate::Builder::distributions).
     pub fn measure_at(&self, measured: Measured<'_>, at: Timestamp) {
         self.fold_if(self.tally.measure(at, measured));
     }
 
-    /// Returns whether there are distributions: see [`Builder::distributions`](crate::Builder::distributions).
+    /// Returns whether distributions are enabled via
+    /// [`Builder::distributions`](crate::Builder::distributions).
     #[must_use]
     pub fn keeps_distributions(&self) -> bool {
         self.tally.grid.distributions.is_some()
     }
 
-    /// Waits until the store has everything that was recorded in the counters of these hits before this call,
-    /// for `timeout` at most; returns whether it has.
+    /// Waits for the store to confirm all hits that these counters received prior to this call, or for the
+    /// timeout. Returns `true` if the store confirmed.
     ///
-    /// The flusher is asked to begin at once, and all callers that wait at the same time share one batch. The
-    /// flusher has to run: see [`Flusher::run`](crate::Flusher::run). After a timeout, the hits are still on
-    /// their way, and the request is `unconfirmed` in the ledger.
+    /// This wakes up the flusher immediately, and concurrent callers share a batch. The flusher must be
+    /// running: see [`Flusher::run`](crate::Flusher::run). After a timeout, the hits are still on the way to
+    /// the store, but the request will be `unconfirmed` in the ledger.
     ///
     /// ```
     /// use std::time::Duration;
@@ -218,25 +224,25 @@ impl Recorder {
         }
     }
 
-    /// Records one request that makes no hit, with the reason.
+    /// Records a request that does not count as a hit, and the reason.
     pub fn skip(&self, skip: Skip) {
         self.tally.skip(skip);
     }
 
-    /// Adds a hint to the [health](crate::Health::hints), and logs it as a warning unless it is there already.
+    /// Adds a hint to the [health](crate::Health::hints), and logs a warning if the hint is new.
     ///
-    /// What raises a hint withdraws it when it no longer holds; one that was raised twice holds until it is withdrawn
-    /// twice.
+    /// You should withdraw the hint when it no longer applies. A hint must be withdrawn as often as it was
+    /// raised.
     pub fn raise_hint(&self, hint: Hint) {
         self.tally.hints.raise(hint);
     }
 
-    /// Takes back a hint that was raised and no longer holds.
+    /// Withdraws a hint that no longer applies.
     pub fn withdraw_hint(&self, hint: Hint) {
         self.tally.hints.withdraw(hint);
     }
 
-    /// Returns the account of every request and every hit so far.
+    /// Returns the ledger of all requests and hits so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
@@ -255,23 +261,26 @@ impl Recorder {
     }
 }
 
-/// The values of a label, such as the sites that requests came from: each counts under a name of its own, such as
-/// `label:referrer:example.com`, as long as there are few, and the frequent ones however many there are.
+/// The values of a label, such as the sites that requests came from. A value has a counter like
+/// `label:referrer:example.com`, as long as there are free places or the value is frequent.
 ///
-/// A label has places for 2,000 values, or as many as [`Builder::label_places`](crate::Builder::label_places) sets, and
-/// gives them to the values that come first. When all are taken, a new value counts under `(other)`. It takes the place of
-/// the rarest value if, in this hour and the last, it is known to have had 10 hits, 1 in 2,000 of all hits, and twice as
-/// many as the rarest. So made-up values fill what is free, and take no place from a value that has 0.1 % of the hits.
+/// A label has 2,000 places, which can be changed via
+/// [`Builder::label_places`](crate::Builder::label_places). Values take free places in order of arrival. If
+/// all places are taken, a new value counts under `(other)`. This value will only replace the rarest value if
+/// it is known to have, in this hour and the previous hour, at least 10 hits, 1 in 2,000 of all hits, and
+/// double the hits of the rarest value. Thus made-up values can fill up free places, but they can't replace a
+/// value with 0.1 % of the hits.
 ///
-/// Places pass to other values slowly: a quarter of them at once, and then 16 of 2,000 in an hour. So a process leaves at
-/// most 48,580 values of a label in a store that keeps days for 120 days.
+/// Replacement is slow: a quarter of the places can be replaced immediately, and then 16 of 2,000 per hour.
+/// Thus a process will leave at most 48,580 values of a label in a store that keeps days for 120 days.
 ///
-/// The hits of a value under `(other)` are bounded: no value has missed more hits, in any hour, than `(missed)` counts. Hits
-/// of requests without a value count under `(none)`. A text that begins with `(`, has control characters or is too long
-/// for a [`CounterName`] counts under `(other)`. All of these but `(missed)` add up to the recorded hits. The lifetime of a
-/// value is removed from the store with the last sample of the value.
+/// The hits of a value under `(other)` are bounded: in any hour, a value can't miss more hits than `(missed)`
+/// counts. Requests without a value count under `(none)`. A text that starts with `(`, contains control
+/// characters or is too long for a [`CounterName`] counts under `(other)`. All of these except `(missed)` add
+/// up to the recorded hits. The lifetime of a value will be removed from the store with the last sample of
+/// this value.
 ///
-/// All handles of one name share their values. The memory of a label is bounded: some 700 KB.
+/// Handles with the same name share the values. The memory of a label is bounded to about 700 KB.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -302,21 +311,21 @@ pub struct LabelValues {
 }
 
 impl LabelValues {
-    /// Notes that hits of a value are about to be recorded, such as when the request arrives; `None` for a request that has
-    /// none.
+    /// Announces hits of a value, e.g. when the request arrives. Use `None` for a request without a value.
     ///
-    /// Record hits of its [counter](Self::counter) once. `at` is when the hits are recorded, as far as that is known, and
-    /// `weight` how much they weigh.
+    /// A hit on the returned value's [counter](Self::counter) should be recorded exactly once. `at` should be
+    /// the time when this hit will be recorded, as far as you know, and `weight` is the weight of the hit.
     ///
-    /// It takes a lock that all handles of this label share, for some 50 ns, and allocates for a value that gets a place.
+    /// This locks a mutex shared by all handles to this label, for about 50 ns, and allocates if the value
+    /// gets a place.
     pub fn note(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         self.label().note(value, at, weight)
     }
 
-    /// Returns the counter of a value that was noted, for its hits. A visitor of such a hit is not counted.
+    /// Returns the counter to record hits of a noted value on. Visitors of these hits are not counted.
     ///
-    /// If another value has its place by the time that they are recorded, they count under `(other)`. A value that
-    /// another label has noted counts as that.
+    /// If the place has been given to a different value in the meantime, the hits will count as `(other)`. A
+    /// value that was noted via a different label counts for that label.
     #[must_use]
     pub fn counter(&self, noted: NotedValue) -> Counter {
         self.label().counter(noted)
@@ -328,7 +337,7 @@ impl LabelValues {
 }
 
 impl From<&Recorder> for Secret {
-    /// Returns the [secret](Recorder::secret) of the recorder's counters.
+    /// Returns the [secret](Recorder::secret) of the recorder.
     fn from(recorder: &Recorder) -> Self {
         recorder.secret.clone()
     }

@@ -1,8 +1,7 @@
-//! A registry of counter names, which assigns the small numbers that the tally works with.
+//! A registry of counter names, to map them to the small numbers used by the tally.
 //!
-//! It is a hash table with linear probing in which a slot is written once and never changed: finding a known
-//! name takes no lock under any circumstances, and neither does rejecting a new name when the table is full.
-//! Only adding a new name takes the lock.
+//! This is a hash table with linear probing. A slot is only written once, so we never need to lock in order
+//! to find a known name, or to reject a new name if the table is full. We only lock to add a name.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -19,36 +18,36 @@ use crate::visitor::VisitorId;
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::Agent;
 
-/// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.
+/// A counter of a [`Recorder`](crate::Recorder), to be looked up once and then reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
     pub(crate) number: u32,
     pub(crate) shard: Shard,
-    /// The tally that numbered it; in any other tally it counts as `(other)`. This is a part of that tally's
-    /// writer id, which keeps a hit at half the size.
+    /// The tally that assigned the number; in any other tally, this counts as `(other)`. We only store a part
+    /// of the writer id here, to keep a hit at half the size.
     pub(crate) tally: u32,
 }
 
-/// One hit to be recorded on a counter: of weight 1 and without a visitor by default.
+/// A hit to be recorded on a counter: with weight 1 and without a visitor by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a hit counts when a recorder is given it"]
 pub struct Hit {
     pub(crate) counter: Counter,
-    /// The register that the visitor raises: hashed here, before any lock is taken.
+    /// Register that the visitor raises. This is hashed before we take any lock.
     pub(crate) register: Option<Register>,
     pub(crate) weight: NonZeroU32,
 }
 
-/// The bins of one request, for the [distributions](crate::visits::Distribution) of some counters.
+/// Bins of a request, to be added to the [distributions](crate::visits::Distribution) of some counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured<'a> {
-    /// Hits on the counters: it has no meaning how much they weigh, and which visitor they have.
+    /// Hits on the counters. Weights and visitors are ignored.
     pub hits: &'a [Hit],
-    /// The bins: of each [`Measure`](crate::visits::Measure) one at most.
+    /// Bins to add, at most one per [`Measure`](crate::visits::Measure).
     pub bins: &'a [Bin],
 }
 
-/// A request that counts under a counter of everything and that of a page.
+/// A request that counts on the total counter and on a page counter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,24 +78,25 @@ pub struct Measured<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PageView<'a> {
-    /// The hit on the counter of everything.
+    /// Hit on the total counter.
     pub hit: Hit,
-    /// The counter of the page, which has the same hit.
+    /// Page counter, which gets the same hit.
     pub page: Option<Counter>,
-    /// More counters that have this hit, but not its visitor.
+    /// More counters that get this hit, but without the visitor.
     pub others: &'a [Counter],
-    /// The bins that are added to the distributions of everything and of the page, once whatever the hit weighs: of each
-    /// [`Measure`](crate::visits::Measure) one at most. Without [`Builder::distributions`](crate::Builder::distributions) nothing
-    /// is measured.
+    /// Bins to add to the distributions of the total counter and of the page, at most one per
+    /// [`Measure`](crate::visits::Measure). The weight of the hit does not apply here. Ignored without
+    /// [`Builder::distributions`](crate::Builder::distributions).
     pub bins: &'a [Bin],
-    /// The client that made the request.
+    /// Client that made the request.
     pub agent: Agent,
-    /// The instant before which it counts: see [`Recorder::request_until`](crate::Recorder::request_until).
+    /// The request counts before this instant: see
+    /// [`Recorder::request_until`](crate::Recorder::request_until).
     pub until: Timestamp,
 }
 
 impl PageView<'_> {
-    /// Creates a view of no page by this agent, now.
+    /// Creates a view without a page by this agent, at the current time.
     #[must_use]
     pub const fn new(hit: Hit, agent: Agent) -> Self {
         Self { hit, page: None, others: &[], bins: &[], agent, until: Timestamp::MAX }
@@ -111,27 +111,27 @@ impl Counter {
 }
 
 impl Hit {
-    /// Sets the visitor of the hit; `None` for an unknown visitor.
+    /// Sets the visitor of the hit; `None` if the visitor is not known.
     #[inline]
     pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
         self.register = visitor.into().map(Register::from);
         self
     }
 
-    /// Sets the register that the visitor of the hit raises, which is all that counting keeps of a visitor.
+    /// Sets the register that the visitor raises. We do not need anything else about a visitor to count.
     #[inline]
     pub const fn register(mut self, register: Option<Register>) -> Self {
         self.register = register;
         self
     }
 
-    /// Returns the counter, of which [`Recorder::name`](crate::Recorder::name) knows the name.
+    /// Returns the counter. Use [`Recorder::name`](crate::Recorder::name) to look up the name.
     #[must_use]
     pub const fn counter(&self) -> Counter {
         self.counter
     }
 
-    /// Moves the hit to another counter.
+    /// Moves the hit to a different counter.
     pub const fn on(mut self, counter: Counter) -> Self {
         self.counter = counter;
         self
@@ -149,24 +149,25 @@ pub(crate) struct Registry {
     hasher: RandomState,
     other: Counter,
     shards: Shards,
-    /// A power of two, at least twice the number of names that may be added, so that probes stay short.
+    /// A power of two, and at least double the maximum number of names to keep probes short.
     places: Box<[OnceLock<(CounterName, Counter)>]>,
-    /// The names by number, shared with readers: the list is copied only when a name is added while it is
-    /// being read.
+    /// Names by number. This is shared with readers, so we only need to copy the list if a name is added
+    /// during a read.
     names: Mutex<Arc<Vec<CounterName>>>,
-    /// Set when the last free number was assigned.
+    /// Set if all numbers are assigned.
     full: OnceLock<()>,
     most: usize,
 }
 
-/// The number of [`CounterName::OTHER`], in every registry.
+/// The number of [`CounterName::OTHER`], in all registries.
 pub(crate) const OTHER: u32 = 0;
 
-/// Marks the number of a counter whose visitor is one of everything too: numbers are lower.
+/// Flag for the number of a page counter if the visitor also counts for the total counter. Numbers are always
+/// lower.
 pub(crate) const PAGE: u32 = 1 << (u32::BITS - 1);
 
 impl Registry {
-    /// Creates a registry for at most `most` names, and `(other)`.
+    /// Creates a registry for at most `max_names` names, in addition to `(other)`.
     pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
         let places = (2 * (most + 1)).next_power_of_two();
         let registry = Self {
@@ -182,8 +183,8 @@ impl Registry {
         registry
     }
 
-    /// Returns the counter of this name, adding it if it is new, and `(other)` for one that is invalid; `None` when
-    /// the table is full.
+    /// Returns the counter with this name, adding it if it is new. This is `(other)` for an invalid name, and
+    /// `None` if the table is full.
     #[inline]
     pub(crate) fn counter(&self, name: &str) -> Option<Counter> {
         self.probe(name).ok().or_else(|| self.newcomer(name))
@@ -197,7 +198,7 @@ impl Registry {
         CounterName::new(name).map_or_else(|_| Some(self.other()), |name| self.insert(name))
     }
 
-    /// Returns how many names can still be added.
+    /// Returns the number of names that can still be added.
     pub(crate) fn free(&self) -> usize {
         self.most - self.names.lock().expect("nothing panics under this lock").len()
     }
@@ -207,12 +208,12 @@ impl Registry {
         self.other
     }
 
-    /// Returns the counter of this name, if there is one.
+    /// Returns the counter with this name if it exists.
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.probe(name).ok()
     }
 
-    /// Returns the name of a counter of this registry.
+    /// Returns the name of a counter if it belongs to this registry.
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
         let names = self.names.lock().expect("nothing panics under this lock");
         names.get(counter.number as usize).filter(|_| counter.tally == self.other.tally).cloned()
@@ -223,13 +224,13 @@ impl Registry {
         Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
     }
 
-    /// Returns how many counters there are: their numbers are below that.
+    /// Returns the number of counters. All counter numbers are below this.
     pub(crate) fn counters(&self) -> u32 {
         let names = self.names.lock().expect("nothing panics under this lock");
         u32::try_from(names.len()).unwrap_or(u32::MAX)
     }
 
-    /// Brings a list of the shards of counters, by number, up to date.
+    /// Appends the shards of new counters to a list of shards by number.
     pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
         let names = self.names.lock().expect("nothing panics under this lock");
         let new = &names[known.len()..];
@@ -251,7 +252,7 @@ impl Registry {
         Some(place.get_or_init(|| (name, counter)).1)
     }
 
-    /// Returns the counter of a name, or the slot where it would go.
+    /// Returns the counter with this name, or the slot to insert it into.
     fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
         let mask = self.places.len() - 1;
         let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");

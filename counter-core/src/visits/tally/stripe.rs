@@ -1,8 +1,10 @@
-//! The part of the tally that one thread adds to, without a lock or an atomic read-modify-write instruction.
+//! The part of the tally that a single thread adds to, without locks or atomic read-modify-write
+//! instructions.
 //!
-//! A count is never reset, because its thread may be adding to it. Instead, folding remembers the last count that it saw, and
-//! the difference is new. Each counter has two counts, so that a count belongs to one bucket: the thread adds to the count of
-//! the current bucket, and switches to the other one when a new bucket begins. Hits of any other bucket are appended to a list.
+//! We can't reset a count, because the thread might be adding to it. Instead, folding remembers how much it
+//! has already taken, and the difference is new. A counter has two counts, so that a count belongs to a
+//! single bucket: the thread adds to the count of the current bucket, and switches to the other count if a
+//! new bucket starts. Hits in any other bucket are appended to a list.
 
 mod counts;
 mod requests;
@@ -19,27 +21,27 @@ use super::registry::OTHER;
 use super::visitors::Ring;
 use crate::time::{Precisions, Timestamp};
 
-/// Each stripe has its own cache lines, so that threads do not slow each other down.
+/// Stripes do not share cache lines, so that threads can't slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Stripe {
-    /// Buckets of the most recent hit. Consecutive hits almost always share them, and computing them takes a division, which
-    /// costs as much as the rest of recording a hit.
+    /// Buckets of the most recent hit. Consecutive hits almost always share these, and computing them takes a
+    /// division, which costs as much as the rest of recording a hit.
     at: Own,
     start: Own,
     visitors_start: Own,
-    /// The number of the bucket of visitors.
+    /// Number of the visitor bucket.
     visitors_number: Own,
-    /// The side of each slot to which the thread adds.
+    /// The side of the slots that the thread adds to.
     side: AtomicUsize,
-    /// The counter of all requests; invalid until the first hit of a page.
+    /// The total counter; invalid until the first page hit.
     everything: Own,
-    /// Requests, by kind.
+    /// Requests by kind.
     requests: [Own; KINDS],
     counts: Counts,
-    /// The visitors of hits.
+    /// Visitors of hits.
     pub(crate) visitors: Ring,
-    /// The bins of distributions in their current bucket.
+    /// Bins in the current bucket of distributions.
     pub(crate) bins: OwnBins,
     rest: Mutex<Rest>,
 }
@@ -50,29 +52,30 @@ pub(crate) struct Buckets {
     pub(crate) at: Timestamp,
     pub(crate) start: Timestamp,
     pub(crate) visitors: Timestamp,
-    /// The number of the bucket of visitors since 1970.
+    /// Number of the visitor bucket since 1970.
     pub(crate) visitors_number: u64,
 }
 
-/// The locked part of a stripe. Its thread takes the lock once per bucket, for each hit of another bucket, and for new bins.
+/// The locked part of a stripe. The thread only needs this lock if a bucket starts, for a hit in a different
+/// bucket, or for a new bin.
 #[derive(Debug)]
 struct Rest {
-    /// The buckets of both sides.
+    /// Bucket starts of both sides.
     starts: [Timestamp; SIDES],
     /// The side that the thread adds to.
     side: usize,
-    /// True if folding has seen all counts of the other side.
+    /// True if all counts of the other side are folded.
     is_seen: bool,
-    /// The counts that folding has seen, by the number of the counter.
+    /// Folded counts, by counter number.
     seen: Vec<[Seen; SIDES]>,
     /// Cells that no longer change.
     closed: Vec<Closed>,
-    /// The hits that were appended to the list, and those among them for `(other)`.
+    /// Hits that were appended to the list, and the part of these hits on `(other)`.
     listed: u64,
     listed_other: u64,
-    /// The number of hits that folding has taken.
+    /// Number of hits taken by folding.
     taken: u64,
-    /// The bins of distributions that are not among the bins of the thread.
+    /// Bins that are not in the lock-free table of the thread.
     bins: BinTable,
 }
 
@@ -84,8 +87,8 @@ pub(crate) struct Closed {
     pub(crate) count: u64,
 }
 
-/// The number of closed cells at which the thread folds them itself. It is reached only if no flusher runs, or if hits are out
-/// of order.
+/// If a stripe has this number of closed cells, the thread will fold them. This should only be reached if the
+/// flusher is not running, or if hits are out of order.
 pub(crate) const CLOSED: usize = 4096;
 
 /// The hits of a stripe, by weight.
@@ -94,15 +97,15 @@ pub(crate) struct StripeHits {
     pub(crate) recorded: u64,
     pub(crate) pending: u64,
     pub(crate) overflow: u64,
-    /// The cells that are pending, and the bins.
+    /// Number of pending cells, including bins.
     pub(crate) cells: usize,
 }
 
 impl Stripe {
-    /// Creates a stripe for at most this number of counters.
+    /// Creates a stripe for at most `counters` counters.
     pub(crate) fn new(counters: usize) -> Self {
         Self {
-            // No instant yet.
+            // Not a valid instant.
             at: Own::new(u64::MAX),
             start: Own::default(),
             visitors_start: Own::default(),
@@ -127,7 +130,7 @@ impl Stripe {
         }
     }
 
-    /// Returns whether the buckets of an instant are the current ones.
+    /// Returns `true` if the stripe is at the buckets of this instant.
     #[inline]
     pub(crate) fn is_at(&self, at: Timestamp) -> bool {
         self.at.get() == at.as_unix()
@@ -138,19 +141,19 @@ impl Stripe {
         Timestamp::from_unix(self.start.get())
     }
 
-    /// Returns the start of the current bucket of visitors.
+    /// Returns the start of the current visitor bucket.
     pub(crate) fn visitors_start(&self) -> Timestamp {
         Timestamp::from_unix(self.visitors_start.get())
     }
 
-    /// Returns the number of the current bucket of visitors.
+    /// Returns the number of the current visitor bucket.
     #[inline]
     pub(crate) fn visitors_number(&self) -> u64 {
         self.visitors_number.get()
     }
 
-    /// Switches to the buckets of an instant; returns whether to [`take`](Self::take) the cells. Counters with this number or a
-    /// higher one have no hits yet.
+    /// Switches to the buckets of an instant. Returns `true` if the caller should [`take`](Self::take) the
+    /// cells. Only counters below `counters` can have hits.
     pub(crate) fn turn(&self, to: Buckets, counters: u32) -> bool {
         let mut rest = self.rest();
         if rest.starts[rest.side] != to.start {
@@ -169,42 +172,41 @@ impl Stripe {
         rest.is_full()
     }
 
-    /// Adds hits of the [current](Self::is_at) bucket to a counter.
+    /// Adds hits in the [current](Self::is_at) bucket to a counter.
     #[inline]
     pub(crate) fn add(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
         self.counts.slot(counter).0[side].alone.add(weight);
     }
 
-    /// Sets the counter of all requests, once, before the thread adds the first hits of a page.
+    /// Sets the total counter. This must be called only once, before the thread adds the first page hit.
     #[cold]
     pub(crate) fn set_everything(&self, counter: u32) {
         let _rest = self.rest();
         self.everything.set(counter.into());
     }
 
-    /// Returns the counter of all requests; meaningless before the first hit of a page.
+    /// Returns the total counter; meaningless before the first page hit.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "it is a counter, or means nothing")]
     pub(crate) fn everything(&self) -> u32 {
         self.everything.get() as u32
     }
 
-    /// Returns whether this is the counter of all requests.
+    /// Returns whether this is the total counter.
     #[inline]
     pub(crate) fn is_everything(&self, counter: u32) -> bool {
         self.everything.get() == u64::from(counter)
     }
 
-    /// Adds hits of the [current](Self::is_at) bucket to the counter of a page, and the same number to the counter of all
-    /// pages.
+    /// Adds hits in the [current](Self::is_at) bucket to a page counter, and also to the total counter.
     #[inline(always)]
     pub(crate) fn add_page(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
         self.counts.slot(counter).0[side].of_page.add(weight);
     }
 
-    /// Adds hits of any bucket; returns whether to [`take`](Self::take) the cells.
+    /// Adds hits in any bucket. Returns `true` if the caller should [`take`](Self::take) the cells.
     pub(crate) fn list(&self, counter: u32, start: Timestamp, count: u64) -> bool {
         let mut rest = self.rest();
         rest.closed.push(Closed { counter, start, count });
@@ -215,7 +217,7 @@ impl Stripe {
         rest.is_full()
     }
 
-    /// Adds one to bins at any instant; returns whether to [take](Self::take_bins) them.
+    /// Adds one to the bins at any instant. Returns `true` if the caller should [take](Self::take_bins) them.
     pub(crate) fn add_bins(&self, of: Together, at: Timestamp, distributions: &Precisions) -> bool {
         let rest = &mut *self.rest();
         if !self.bins.is_at(at) {
@@ -264,9 +266,9 @@ impl Stripe {
         hits
     }
 
-    /// Swaps all cells with an empty list. `counters` returns the number of counters and is called under the lock, when the
-    /// thread cannot switch: otherwise, it might have switched away from the first hits of a new counter, and they would never
-    /// be found.
+    /// Swaps all cells with an empty list. `counters` returns the number of counters. This is called while we
+    /// hold the lock, so that the thread can't switch to a new bucket. Otherwise, it might switch away from
+    /// the first hits of a new counter, and these would never be found.
     pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: impl FnOnce() -> u32) {
         let rest = &mut *self.rest();
         let counters = counters();
@@ -328,7 +330,7 @@ mod tests {
         Buckets { at, start: at, visitors: at, visitors_number: second }
     }
 
-    /// Adds up the cells of a stripe that other threads add to.
+    /// Sums up the cells of a stripe while other threads may add to it.
     fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
         let mut cells = Vec::new();
         stripe.take(&mut cells, || ALL);

@@ -1,4 +1,4 @@
-//! The stripes of a tally: one for each thread that counts, and one for all threads beyond the first 256.
+//! The stripes of a tally: the first 256 threads get a stripe each, and the others share one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use thread_local::ThreadLocal;
 use super::stripe::Stripe;
 
 thread_local! {
-    /// Tells whether a thread is ending: what it leaves last may be requests, and then the crate may have no place for it
-    /// any more.
+    /// Used to detect if a thread is exiting. Destructors of thread-locals might still record requests, but
+    /// the `thread_local` crate may no longer be able to return a stripe.
     static IS_ALIVE: Alive = const { Alive };
 }
 
-/// A value that is dropped, so that it cannot be had after that.
+/// A value with a destructor, so that accessing it fails afterwards.
 struct Alive;
 
 impl Drop for Alive {
@@ -23,20 +23,20 @@ impl Drop for Alive {
 
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    /// A thread that ends leaves its stripe to one that begins.
+    /// Stripes by thread. A stripe is reused if the thread exits.
     own: ThreadLocal<Stripe>,
     number: AtomicUsize,
-    /// The stripe of the threads that have none of their own, one of which at a time adds to it.
+    /// The stripe for all threads without a stripe, only to be used with the lock.
     shared: OnceLock<Stripe>,
     turn: Mutex<()>,
     counters: usize,
 }
 
-/// The number of threads that have stripes of their own.
+/// Maximum number of threads with a stripe.
 const OWN: usize = 256;
 
 impl Stripes {
-    /// Creates stripes for at most so many counters.
+    /// Creates stripes for at most `counters` counters.
     pub(crate) const fn new(counters: usize) -> Self {
         Self {
             own: ThreadLocal::new(),
@@ -47,13 +47,13 @@ impl Stripes {
         }
     }
 
-    /// Returns the stripe of this thread, if it has one already.
+    /// Returns the stripe of this thread if it has one.
     #[inline]
     pub(crate) fn own(&self) -> Option<&Stripe> {
         self.own.get()
     }
 
-    /// Calls what adds to a stripe with one that no other thread adds to meanwhile.
+    /// Calls `add` with a stripe that other threads do not add to during the call.
     pub(crate) fn with<T>(&self, add: impl FnOnce(&Stripe) -> T) -> T {
         if let Some(stripe) = self.own().or_else(|| self.begin()) {
             return add(stripe);
@@ -62,7 +62,7 @@ impl Stripes {
         add(self.shared.get_or_init(|| Stripe::new(self.counters)))
     }
 
-    /// Returns the stripe that a thread left, or a new one, unless there are enough.
+    /// Returns the stripe of an exited thread or a new stripe, unless the maximum is reached.
     #[cold]
     fn begin(&self) -> Option<&Stripe> {
         let new = || {
@@ -73,7 +73,8 @@ impl Stripes {
             (!is_enough).then(|| Stripe::new(self.counters)).ok_or(())
         };
         IS_ALIVE.try_with(|_| ()).ok()?;
-        // Where nothing of this crate was there before the crate's own had ended, it panics.
+        // This panics if the thread-locals of the crate have been destroyed and this thread has not used
+        // them.
         catch_unwind(AssertUnwindSafe(|| self.own.get_or_try(new))).ok()?.ok()
     }
 
@@ -116,14 +117,14 @@ mod tests {
                 std::thread::scope(|scope| scope.spawn(add).join().expect("no panic"))
             })
             .collect();
-        // Other tests run beside it, whose threads take numbers that these had.
+        // Threads of concurrent tests might take the thread ids in between.
         assert!(used.len() < OWN / 2, "{}", used.len());
         assert!(stripes.shared.get().is_none());
     }
 
     #[test]
     fn a_thread_that_counts_while_it_ends_loses_nothing() {
-        /// Counts when its thread drops what it had.
+        /// Counts a hit when the thread drops this.
         struct Last(&'static Stripes);
 
         impl Drop for Last {

@@ -15,7 +15,7 @@ fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten()
     let hit = tally.counter("hits").hit().visitor(VisitorKey::random().visitor(&[b"ann"]));
     let at = Timestamp::now();
     let visit = || {
-        // The first is added by two hits.
+        // The first view takes the slow path, i.e. it adds two separate hits.
         for _ in 0..2 {
             tally.view(PageView { page: Some(tally.counter("/")), ..PageView::new(hit, Agent::Human) }, at);
         }
@@ -46,7 +46,7 @@ fn views_count_as_their_hits_do_also_in_a_tally_where_others_are_of_everything()
         let view = |tally: &Tally| {
             let page = match n % 7 {
                 0 => None,
-                // Of another tally, where it counts for `(other)`.
+                // A counter of a different tally counts as `(other)`.
                 1 => Some(foreign.counter("/")),
                 _ => Some(tally.counter(page)),
             };
@@ -89,7 +89,7 @@ fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {
     let name = CounterName::new("a").expect("a name");
     tally.forget(&name);
     let sent_again = [visit("a"), visit("a"), visit("b")];
-    // In another hour each visitor is new.
+    // All visitors are new in a new hour.
     let hour = |at: Timestamp| at.as_unix() / 3600;
     if hour(before) == hour(Timestamp::now()) {
         assert_eq!((sent, sent_again), ([1, 0, 1, 0], [1, 0, 0]));
@@ -160,7 +160,7 @@ fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_l
     let lost = sent();
     tally.forget(&name);
     let new = visits(50_000..90_000);
-    // What rose before is not forgotten.
+    // Raised registers must still be sent.
     tally.forget(&name);
     let sent_new = sent();
     let hour = |at: Timestamp| at.as_unix() / 3600;
@@ -184,7 +184,7 @@ fn no_visitor_is_written_before_the_hit() {
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
     let (now, hit) = (Timestamp::now(), tally.counter("a").hit());
-    // As many as are no longer left in the ring, of an hour that is over: they wait for the store at once.
+    // Enough visitors to drain the ring, in a past hour, so that they go straight to the pending hits.
     for n in 0..1500_u32 {
         let visitor = key.visitor(&[&n.to_le_bytes()]);
         tally.add(&[hit.visitor(visitor)], now.minus(2 * 3600), None);

@@ -1,4 +1,4 @@
-//! The visitors of counters, from the ring of a thread to the registers of open buckets.
+//! Visitors of counters, from the ring of a thread to the registers of open buckets.
 
 mod ring;
 mod ranks;

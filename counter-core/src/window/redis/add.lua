@@ -1,14 +1,15 @@
--- Adds to counters of windows, each by itself.
+-- Adds to window counters individually.
 --
--- KEYS  scratch (see apply.lua), then the counters
--- ARGV  for each counter: amount, instant of expiry, and the instants from which on and up to which it is open
+-- - KEYS: scratch (see apply.lua), then the counters
+-- - ARGV: for each counter: amount, expiry, start (inclusive) and end (exclusive) of the time range in which
+--   it is open
 --
--- Returns for each what it counts then, or a text: `CLOSED` and what the server's clock says where that is no
--- instant at which it is open, or why it was refused; or one error, if the server takes no writes at all now,
--- which it says to the first that is open.
+-- Returns the new count for each counter, or an error string: `CLOSED` and the server time if the counter is
+-- not open, otherwise the reason of the rejection. If the server rejects all writes, which is reported by the
+-- first open counter, this returns a single error.
 --
--- Each is one write, which sets the expiry when it makes the key and at no other time: so nothing can fail
--- in the middle, and no key is left without an expiry.
+-- A counter needs a single write, which only sets the expiry if it creates the key. Thus an error can't leave
+-- a partial update or a key without an expiry.
 
 local now = tonumber(redis.call('TIME')[1])
 local answers = {}
@@ -28,7 +29,7 @@ for place = 2, #KEYS do
     end
   end
   if type(answer) == 'table' then
-    -- Redis 6.2 says where in the script it met what it takes no writes for.
+    -- Redis 6.2 prefixes this error with the position in the script.
     answer = string.match(answer.err, '^@user_script: %d+: %-(.-)%s*$') or answer.err
     if not written and not string.find(answer, '^WRONGTYPE') and not string.find(answer, '^ERR') then
       return redis.error_reply(answer)

@@ -1,11 +1,10 @@
--- Adds 1 to the counter of a window if a token was not there in that window.
+-- Adds 1 to a window counter, unless the token is already in this window.
 --
--- KEYS  scratch (see apply.lua), counter, tokens
--- ARGV  token, instant of expiry, the instants from which on and up to which the counter is open
+-- - KEYS: scratch (see apply.lua), counter, tokens
+-- - ARGV: token, expiry, start (inclusive) and end (exclusive) of the time range in which the counter is open
 --
--- Returns {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
--- instant at which it is not open. What could be refused is asked for
--- before anything is written.
+-- Returns {1, count} if the token was added, {0, count} if it was already counted, and {2, now} if the
+-- counter is not open at the server time. Everything that can fail is checked before the first write.
 
 local now = tonumber(redis.call('TIME')[1])
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then

@@ -1,10 +1,11 @@
--- Adds to the counter of a window if it then counts no more than a limit.
+-- Adds to a window counter if the new count is within a limit.
 --
--- KEYS  scratch (see apply.lua), counter
--- ARGV  amount, instant of expiry, the instants from which on and up to which it is open, limit
+-- - KEYS: scratch (see apply.lua), counter
+-- - ARGV: amount, expiry, start (inclusive) and end (exclusive) of the time range in which the counter is
+--   open, limit
 --
--- Returns {1, count, now} if it was added, {0, count, now} if not, and {2, 0, now} if the counter is not open at
--- `now`, the server's time.
+-- Returns {1, count, now} if the amount was added, {0, count, now} if not, and {2, 0, now} if the counter is
+-- not open at `now`, the server time.
 
 local now = tonumber(redis.call('TIME')[1])
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then

@@ -1,8 +1,9 @@
-//! Window counters by transactions, for servers that refuse scripts.
+//! Window counters with transactions, for servers that reject scripts.
 //!
-//! A key is created by `SET … NX EXAT` and incremented by `INCRBY`, in one MULTI: no client sees one without
-//! the other, and the expiry is set once. Operations that depend on the current value watch the key. The
-//! server is asked for the time first, so a window that ends in between is counted in for a moment longer.
+//! `SET … NX EXAT` creates a key and `INCRBY` increments it, both in a single MULTI, so that clients always
+//! see the final state and the expiry never changes. Operations that depend on the current value need to
+//! watch the key. The server time is read first, so a window that ends in between may be open for a moment
+//! longer.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
@@ -13,13 +14,13 @@ use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unav
 use crate::time::Timestamp;
 use crate::window::store::{Acquired, Addition, WindowKey};
 
-/// The number of attempts to count a token while other clients change the counter.
+/// Maximum number of attempts to count a token while other clients modify the counter.
 const TOKEN_ATTEMPTS: usize = 100;
 
-/// The number of attempts to add within a limit under a watch. Each costs five round trips.
+/// Maximum number of watched attempts to add within a limit. An attempt takes five round trips.
 const WATCHED_ATTEMPTS: usize = 10;
 
-/// The number of commands for one counter.
+/// Number of commands per counter.
 const COMMANDS: usize = 3;
 
 pub(super) async fn add(
@@ -88,17 +89,18 @@ pub(super) async fn add_within(
                 unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
                 return Ok(Acquired { is_added: true, count: self::count(&answers)?, now });
             }
-            // Another client counted meanwhile.
+            // The counter was modified by a different client.
             Ok((None, now)) => last = now,
         }
     }
     add_or_subtract(client, &server, counter, addition, limit, last).await
 }
 
-/// Adds without a watch, and subtracts again if the count then exceeds the limit.
+/// Adds without a watch, and subtracts the amount if the new count exceeds the limit.
 ///
-/// With many clients a watch may never succeed, although each of its failures lets another client through. Before the
-/// subtraction the count is too high: another client that adds more than 1 may be refused although its amount would fit.
+/// With a large number of clients, a watch may fail forever, although a failure always means that some other
+/// client was successful. The count is temporarily too high here: a client that adds more than 1 may be
+/// rejected even if the amount fits.
 async fn add_or_subtract(
     client: &Client,
     server: &Connection,
@@ -113,7 +115,7 @@ async fn add_or_subtract(
     if count <= limit {
         return Ok(Acquired { is_added: true, count, now });
     }
-    // If this fails, the count stays too high, and the window lets less than the limit through.
+    // If this fails, the count stays too high, and the window allows less than the limit.
     drop(client.learn(change(server, counter, &format!("-{amount}"), key.expiry).await));
     Ok(Acquired { is_added: false, count: count.saturating_sub(*amount), now })
 }
@@ -156,8 +158,8 @@ pub(super) async fn add_once(
             let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
             let mut commands = Vec::from(counting(counter, "1", key.expiry));
             commands.push(("SADD", asked));
-            // The expiry is set once, like that of the count: another instance may keep its windows for less
-            // time.
+            // Only set the expiry when the set is created, like for the count. The retention of other
+            // instances may be shorter.
             if is_made == 0 {
                 commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
             }
@@ -175,7 +177,7 @@ pub(super) async fn add_once(
     Err(Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt"))
 }
 
-/// Creates the key where it is missing, increments it, and asks whether it expires.
+/// Creates the key if it doesn't exist, increments it, and reads the TTL.
 fn counting(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] {
     let expiry = expiry.to_string();
     let args = |args: &[&str]| args.iter().copied().map(Value::from).collect();
@@ -186,7 +188,7 @@ fn counting(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] 
     ]
 }
 
-/// Reads the answer to `INCRBY`.
+/// Parses the response to `INCRBY`.
 fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
     match answers.get(1) {
         Some(Ok(Some(count))) => {
@@ -197,9 +199,9 @@ fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
     }
 }
 
-/// Gives an expiry to a key that was just incremented and has none: for a window that has ended by the
-/// server's clock, `SET` creates a key that is gone before `INCRBY`, and the key that `INCRBY` creates would
-/// stay for ever. A key that was not incremented belongs to another program, and stays as it is.
+/// Sets the expiry of an incremented key that doesn't have an expiry. If the window has already ended on the
+/// server clock, the key created by `SET` expires immediately, and `INCRBY` will then create a persistent
+/// key. Keys that were not incremented belong to other programs and must not be changed.
 async fn unless_it_expires(
     server: &Connection,
     name: &str,

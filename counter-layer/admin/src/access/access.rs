@@ -20,7 +20,7 @@ use super::throttle::{Attempts, Judgement, Shown};
 use super::way::Way;
 use crate::mount::{Mount, PublicPath, original};
 
-/// The credentials that the admin router accepts, and the rights of each. There is no default.
+/// The credentials that the admin router accepts, with the rights of each. There is no default.
 ///
 /// ```
 /// use counter_admin::Access;
@@ -35,64 +35,68 @@ use crate::mount::{Mount, PublicPath, original};
 ///
 /// # Guesses
 ///
-/// Failed logins are counted, and their rate is limited in each process. A peer can fail ten times, and then once in ten
-/// seconds. All peers that have never logged in can together fail 1,000 times, and then 50 times a second. Beyond that,
-/// credentials are not compared, and the response is a 429. Valid credentials and repeated wrong ones cost nothing. Guesses
-/// of unknown peers do not affect peers that have logged in before, credentials that were valid before, sessions, or links.
-/// The limit slows guessing down but does not prevent it: a long random token does.
+/// Failed logins are counted, and the rate is limited in each process. A peer can fail ten times, and then
+/// once per ten seconds. Peers that have never logged in share an additional budget of 1,000 failures, and
+/// then 50 per second. If a budget is used up, credentials will not be compared, and the response is a 429.
+/// Valid credentials don't use up the budget, nor do repeated wrong credentials. Guesses by unknown peers
+/// don't affect peers that have logged in before, credentials that were valid before, sessions, or links. The
+/// limit slows guessing down but can't prevent it: you need a long random token.
 ///
-/// A peer is the address of the connection (the first 64 bits of IPv6), which the server must leave in the
-/// request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
-/// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses prevents
-/// the others from logging in; their sessions stay valid.
+/// A peer is the address of the connection (the first 64 bits of IPv6). The server must insert the address
+/// into the request extensions; axum does this with `into_make_service_with_connect_info::<SocketAddr>()`.
+/// Without the address, and behind a proxy unless [`clients`](Self::clients) is set, all clients are a single
+/// peer. In this case, a client that guesses can prevent other clients from logging in, but sessions stay
+/// valid.
 ///
-/// The body of a login can have up to 16 KiB, and must arrive within 10 s. It is refused if 64 newer logins begin before it
-/// is complete.
+/// The body of a login can have up to 16 KiB, and must arrive within 10 s. It will be rejected if 64 newer
+/// logins start in the meantime.
 ///
-/// Requests that change something are refused if a browser sends them for a page of another origin.
+/// Requests that change something are rejected if a browser sends them for a page of another origin.
 #[derive(Clone)]
 pub struct Access {
     pub(crate) ways: Vec<Way>,
     pub(crate) attempts: Arc<Attempts>,
-    /// The cookie is for TLS alone, whatever a request looks like.
+    /// Whether the cookie always requires TLS, even if the request does not seem to use it.
     secure_cookie: bool,
     pub(crate) session_lifetime: Duration,
     clients: Option<Address>,
     forwarded_prefix: bool,
 }
 
-/// The outcome of credentials that a client has sent.
+/// The result of checking credentials.
 pub(crate) enum Judged<'a> {
-    /// The ways that they open, at least one.
+    /// The ways that accept these credentials; not empty.
     Valid(Vec<&'a Way>),
     Wrong,
-    /// The seconds for which credentials of this client are not compared.
+    /// Not compared, because the budget is used up. Contains the seconds to wait.
     NotYet(u64),
 }
 
-/// The scheme by which a client has sent a request to a proxy.
+/// The scheme of the client request, as reported by a proxy.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A working day, with what comes before and after it.
+/// A long working day.
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
-    /// The smallest number of characters in a token.
+    /// The minimum number of characters in a token.
     pub const MIN_TOKEN_CHARS: usize = MIN_TOKEN_CHARS;
 
-    /// Accepts this token as `Authorization: Bearer …`, or once as `?token=…` in the address of a page, which begins a
-    /// session and redirects to the address without the token. A browser without a token receives a form, which begins a
-    /// session as well.
+    /// Accepts this token as `Authorization: Bearer …`, or as `?token=…` in a link, which starts a session
+    /// and redirects to the same address without the token. Browsers without a token receive a login form,
+    /// which also starts a session.
     ///
-    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with a key derived from the token. All instances with
-    /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime), is
-    /// [revoked](crate::guide#sessions), or the token changes. The cookie is `Secure` if the request is known
-    /// to use `https`; behind a proxy that terminates TLS, see [`secure_cookie`](Self::secure_cookie).
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with a key derived from the token.
+    /// All instances with the same token accept it, even across restarts, until it
+    /// [expires](Self::session_lifetime), is [revoked](crate::guide#sessions), or the token changes. The
+    /// cookie is `Secure` if we know that the request uses `https`; behind a proxy that terminates TLS, see
+    /// [`secure_cookie`](Self::secure_cookie).
     ///
-    /// A session can make [links](crate::guide#a-link-to-one-view) that show one view
-    /// to clients without the token, signed with the same key.
+    /// A session can create [links](crate::guide#a-link-to-one-view) to a view for clients without the token.
+    /// These are signed with the same key.
     ///
-    /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 50 ms in a release build.
+    /// The key is derived by Argon2id with 19 MiB of memory, so this call takes about 50 ms in a release
+    /// build.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -102,8 +106,8 @@ impl Access {
     /// ```
     ///
     /// # Errors
-    /// Fails when the token has fewer than [16 characters](Self::MIN_TOKEN_CHARS), or others than letters, digits and
-    /// `-._~+/=` (RFC 6750, section 2.1). The error suggests a random token.
+    /// Fails if the token has less than [16 characters](Self::MIN_TOKEN_CHARS), or contains characters other
+    /// than letters, digits and `-._~+/=` (RFC 6750, section 2.1). The error suggests a random token.
     pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
         let token = token.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -116,11 +120,12 @@ impl Access {
         Ok(Self::of(Way::bearer(token)))
     }
 
-    /// Accepts this name and password, for which browsers prompt (RFC 7617). Browsers send them in clear text with every
-    /// request, so they are confidential over TLS only.
+    /// Accepts this name and password, for which browsers will prompt (RFC 7617). Browsers send both in clear
+    /// text with every request, so you should only use this over TLS.
     ///
     /// # Errors
-    /// Fails if one of them is empty or has a control character, or if the name has a colon.
+    /// Fails if the name or the password is empty or contains a control character, or if the name contains a
+    /// colon.
     pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
         let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
         if wrong(user) || wrong(password) || user.contains(':') {
@@ -129,21 +134,22 @@ impl Access {
         Ok(Self::of(Way::basic(user, password)))
     }
 
-    /// Accepts the requests for which a closure returns `true`. If it panics, the request is refused. The closure receives
-    /// the head of a request, with the extensions of the layers further out.
+    /// Accepts requests for which a closure returns `true`. If it panics, the request is rejected. The
+    /// closure receives the head of the request, including extensions from outer layers.
     ///
-    /// The closure is called for every request without other valid credentials, with no limit on refusals. If it compares
-    /// secrets, it has to limit guesses itself. A refusal does not count as a failed login.
+    /// This will be called for every request without other valid credentials, and rejections are not limited.
+    /// If the closure compares secrets, it must limit guesses. A rejection does not count as a failed login.
     #[must_use]
     pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::from_async_fn(move |parts| ready(allowed(parts)))
     }
 
-    /// Accepts the requests for which the future of a closure returns `true`; otherwise like [`from_fn`](Self::from_fn).
+    /// Accepts requests for which the future of a closure returns `true`. Otherwise, this is the same as
+    /// [`from_fn`](Self::from_fn).
     ///
-    /// The closure can read the request, for example the session that a layer of the application has put into the
-    /// extensions. The [guide](crate::guide#with-the-applications-own-session) shows this with `tower-sessions`. A request
-    /// waits for the future without a timeout.
+    /// The closure can read the request, e.g. the session that an application layer put into the extensions.
+    /// The [guide](crate::guide#with-the-applications-own-session) shows this with `tower-sessions`. Requests
+    /// wait for the future without a timeout.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -189,7 +195,7 @@ impl Access {
         self
     }
 
-    /// Grants the right to send hits to `/api/hits`, which `Options::hits` (feature `hits`) opens.
+    /// Grants the right to send hits to `/api/hits`. You must also enable `Options::hits` (feature `hits`).
     ///
     /// ```
     /// use counter_admin::Access;
@@ -208,13 +214,14 @@ impl Access {
         self
     }
 
-    /// Grants the right to audit an archive with a `POST` to `/api/audit`, and to repair one of its stores from the other.
-    /// [`Options::archive`](crate::Options::archive) opens this path; all clients with access can read the last audit.
+    /// Grants the right to audit an archive with a `POST` to `/api/audit`, and to repair either store from
+    /// the other. You must also set [`Options::archive`](crate::Options::archive). All clients with access
+    /// can read the latest audit.
     ///
     /// ```
     /// use counter_admin::Access;
     ///
-    /// // The office can read; the owner of the token decides which store is right.
+    /// // The office can read; the owner of the token can also run audits and choose which store to trust.
     /// let owner = Access::bearer("a-long-random-token")?.may_repair();
     /// let access = Access::basic("office", "correct horse battery staple")?.or(owner);
     /// # drop(access);
@@ -228,8 +235,8 @@ impl Access {
         self
     }
 
-    /// Grants the right to add and remove notes, at `/api/notes` and on the pages.
-    /// [`Options::notes`](crate::Options::notes) opens them; all clients with access can read notes.
+    /// Grants the right to add and remove notes, via `/api/notes` and on the pages. You must also set
+    /// [`Options::notes`](crate::Options::notes). All clients with access can read notes.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -248,8 +255,9 @@ impl Access {
         self
     }
 
-    /// Grants the right to silence rules and to send a test, at `/api/alerts/silence` and `/api/alerts/test` and on the
-    /// dashboard. [`Options::alerts`](crate::Options::alerts) opens these paths; all clients with access can read the alerts.
+    /// Grants the right to silence rules and to send a test, via `/api/alerts/silence` and `/api/alerts/test`
+    /// and on the dashboard. You must also set [`Options::alerts`](crate::Options::alerts). All clients with
+    /// access can read the alerts.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -268,13 +276,14 @@ impl Access {
         self
     }
 
-    /// Marks the session cookie `Secure` for every request, so that browsers send it over TLS only.
+    /// Always marks the session cookie `Secure`, so that browsers only send it over TLS.
     ///
-    /// By default, the cookie is `Secure` if the request uses HTTP/2 with the scheme `https`, or if its last
-    /// `X-Forwarded-Proto` is `https` and it comes from a proxy that [`clients`](Self::clients) trusts. Use this setting if
-    /// the site is available by `https` only, and either the proxy does not send this header or the server speaks HTTP/1.1
-    /// over TLS. A link with the token then does not log in over plain HTTP, except to `http://localhost` and
-    /// `http://127.0.0.1` in most browsers; a bearer header does.
+    /// By default, the cookie is `Secure` if the request uses HTTP/2 with the scheme `https`, or if the last
+    /// `X-Forwarded-Proto` is `https` and the request comes from a proxy that [`clients`](Self::clients)
+    /// trusts. You should use this setting if the site is only available via `https`, and either the proxy
+    /// does not send this header or the server speaks HTTP/1.1 over TLS. With this setting, a link with the
+    /// token does not log in over plain HTTP, except to `http://localhost` and `http://127.0.0.1` in most
+    /// browsers. A bearer header still works.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -289,18 +298,17 @@ impl Access {
         self
     }
 
-    /// Sets the length of sessions from the login on, in whole seconds. Default: twelve hours.
+    /// Sets the session lifetime, in whole seconds from the login. Default: twelve hours.
     ///
-    /// The end is written into the session, and no instance stores it, so a session that began before a
-    /// change keeps its length.
+    /// The session cookie contains the expiry, so a change does not affect sessions that already exist.
     #[must_use]
     pub const fn session_lifetime(mut self, lifetime: Duration) -> Self {
         self.session_lifetime = lifetime;
         self
     }
 
-    /// Sets the address that identifies a peer for the limits on guesses. Default: the address of the connection, which
-    /// behind a proxy is always that of the proxy.
+    /// Sets how to determine the client address, which is used to limit guesses. Default: the address of the
+    /// connection. Behind a proxy, this is always the proxy.
     ///
     /// ```
     /// use counter_admin::Access;
@@ -317,13 +325,15 @@ impl Access {
         self
     }
 
-    /// Reads `X-Forwarded-Prefix`, which says which part of the path a proxy has removed. Default: the header is ignored.
+    /// Reads `X-Forwarded-Prefix`, i.e. the part of the path that a proxy has removed. Default: the header is
+    /// ignored.
     ///
-    /// Links, redirects and the path of the session cookie then begin with it. Only the proxies that
-    /// [`clients`](Self::clients) trusts are believed: those of its networks, or, where it counts hops, any
-    /// request with as many entries as there are hops. They have to set the header on every request or to remove
-    /// it, or clients could send their own. A value that is no [path](crate::Options::public_path) is
-    /// ignored, and so are several values.
+    /// The prefix will be added to links, redirects and the path of the session cookie. The header is only
+    /// read if the request comes from a proxy that [`clients`](Self::clients) trusts: with trusted networks,
+    /// from an address in these networks; with trusted hops, from any address if there are enough entries.
+    /// These proxies must set or remove the header in every request, because otherwise clients could send it.
+    /// The header is ignored if it occurs more than once or is not a valid
+    /// [path](crate::Options::public_path).
     ///
     /// ```
     /// use counter_admin::Access;
@@ -340,10 +350,11 @@ impl Access {
         self
     }
 
-    /// Accepts the credentials of either access, each with its own rights.
+    /// Accepts the credentials of `self` or `other`. Rights are not combined.
     ///
-    /// A cookie is [secure](Self::secure_cookie) if one of them requires it, sessions have the shorter
-    /// [lifetime](Self::session_lifetime), and [clients](Self::clients) are those of the first that sets them.
+    /// The cookie is [secure](Self::secure_cookie) if either requires it, the shorter
+    /// [lifetime](Self::session_lifetime) applies to all sessions, and the [clients](Self::clients) of `self`
+    /// take precedence.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.secure_cookie |= other.secure_cookie;
@@ -351,13 +362,13 @@ impl Access {
         self.clients = self.clients.or(other.clients);
         self.forwarded_prefix |= other.forwarded_prefix;
         self.ways.extend(other.ways);
-        // What was wrong before may be right now.
+        // Credentials that were wrong may be valid now.
         self.attempts = Arc::default();
         self
     }
 
-    /// Returns the number of failed logins, counted by this value and all its clones. An expired or invalid session does not
-    /// count.
+    /// Returns the number of failed logins, counted by this value and all clones. Expired or invalid sessions
+    /// don't count.
     #[must_use]
     pub fn failed_logins(&self) -> u64 {
         self.attempts.failed()
@@ -374,25 +385,26 @@ impl Access {
         }
     }
 
-    /// The peer that the guesses of a request are charged to.
+    /// Returns the peer whose guess budget is charged for a request.
     pub(crate) fn peer(&self, parts: &Parts) -> Option<u128> {
         client(self.clients.as_ref().unwrap_or(&Identity::peer()), parts)
     }
 
-    /// The place of the router, as the client of a request sees it.
+    /// Returns the path of the router, as seen by the client.
     pub(crate) fn mount(&self, parts: &Parts, public: Option<&PublicPath>) -> Mount {
         let clients = self.clients.as_ref().filter(|_| self.forwarded_prefix);
         Mount::of(parts, public, clients.is_some_and(|clients| is_forwarded(clients, parts)))
     }
 
-    /// Returns `true` if the cookie of a session is for TLS only. A request can only add to what the owner has set.
+    /// Returns `true` if the session cookie should be `Secure`. A request can only enable this, not disable
+    /// it.
     pub(crate) fn is_cookie_secure(&self, parts: &Parts) -> bool {
         self.secure_cookie
             || original(parts).scheme() == Some(&Scheme::HTTPS)
             || self.is_forwarded_https(parts)
     }
 
-    /// Returns `true` if a trusted proxy says that the client has sent the request by `https`.
+    /// Returns `true` if the client used `https`, according to a trusted proxy.
     fn is_forwarded_https(&self, parts: &Parts) -> bool {
         let last = parts.headers.get_all(FORWARDED_PROTO).iter().next_back();
         let last = last.and_then(|value| value.to_str().ok());
@@ -401,7 +413,7 @@ impl Access {
             && self.clients.as_ref().is_some_and(|clients| is_forwarded(clients, parts))
     }
 
-    /// Returns this access with revocations that all instances over a store share.
+    /// Stores revocations in the given documents, so that all instances share them.
     pub(crate) fn stored_in(mut self, documents: &Arc<dyn DocumentStore>) -> Self {
         for way in &mut self.ways {
             way.store_in(documents);
@@ -409,7 +421,7 @@ impl Access {
         self
     }
 
-    /// Compares the credentials of a request, if its peer may guess.
+    /// Checks the credentials of a request, unless the guess budget is used up.
     pub(crate) fn judge(&self, parts: &Parts, shown: Shown<'_>) -> Judged<'_> {
         let mut ways = Vec::new();
         let judgement = self.attempts.judge(self.peer(parts), shown, || {
@@ -423,7 +435,7 @@ impl Access {
         }
     }
 
-    /// Returns the ways that accept a session.
+    /// Returns the ways that accept this session.
     pub(crate) async fn ways_of(&self, session: &Claim<'_>) -> Vec<&Way> {
         let mut ways = Vec::new();
         for way in &self.ways {
@@ -436,13 +448,13 @@ impl Access {
         ways
     }
 
-    /// Returns `true` if the store could not be read the last time, so that what other instances have revoked since is not
-    /// known.
+    /// Returns `true` if the latest read of the store failed, i.e. if revocations by other instances are
+    /// unknown.
     pub(crate) fn is_failing(&self) -> bool {
         self.ways.iter().filter_map(Way::secrets).any(|secrets| secrets.is_failing())
     }
 
-    /// Returns `true` if a request follows a link that is signed and not over.
+    /// Returns `true` if the request follows a link that is signed and has not expired.
     pub(crate) async fn is_linked(&self, parts: &Parts) -> bool {
         let link = Link::read(parts, Timestamp::now()).filter(|_| link::reads(parts));
         let Some(link) = link else { return false };
@@ -458,13 +470,13 @@ impl Access {
         self.ways.iter().any(|way| way.secrets().is_some())
     }
 
-    /// Returns `true` if there is a secret that can be guessed.
+    /// Returns `true` if a client could guess a secret.
     pub(crate) fn has_secrets(&self) -> bool {
         self.ways.iter().any(|way| way.challenge().is_some())
     }
 }
 
-/// Returns 128 random bits as a token.
+/// Returns a token with 128 random bits.
 fn random_token() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

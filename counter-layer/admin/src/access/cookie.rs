@@ -1,4 +1,4 @@
-//! The cookie that a session is kept in.
+//! The session cookie.
 
 use http::header::COOKIE;
 use http::request::Parts;
@@ -8,35 +8,36 @@ use crate::mount::Mount;
 
 const NAME: &str = "counter_session";
 
-/// The number of cookies that are read: routers below one another have one each.
+/// Maximum number of cookies to read. Nested routers can each set a cookie.
 const MAX_COOKIES: usize = 4;
 
-/// The values of the cookies of this name.
+/// Returns the values of the session cookies in a request.
 pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MAX_COOKIES)
 }
 
-/// Sets a session, which a browser keeps until it is closed and sends to this router.
+/// Returns a header that sets the session. It is only sent to this router, and removed when the browser is
+/// closed.
 ///
-/// It is `SameSite=Lax` and not `Strict`, or a link on another site, such as one in a mail, would not log in:
-/// the redirect that follows it is a part of what the other site began, and a strict cookie would stay away.
-/// With `Lax` it is sent if a link is followed, which is a `GET` that changes nothing and whose
-/// answer no other site can read or frame. It is not sent with a request that changes something, and the origin of those
-/// is checked as well: see [`super::origin`].
+/// We use `SameSite=Lax`, because with `Strict` a link on another site (e.g. in a webmail) would not log in:
+/// the browser would not send the cookie with the redirect that follows. With `Lax`, it is sent if the user
+/// follows a link. This is a `GET`, which does not change anything, and other sites can't read or frame the
+/// response. It is not sent with requests that change something, and we check the origin of these as well;
+/// see [`super::origin`].
 pub(crate) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write(session, parts, secure, "")
 }
 
-/// Removes the session of a browser.
+/// Returns a header that removes the session from the browser.
 pub(crate) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write("", parts, secure, "; Max-Age=0")
 }
 
 fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderValue> {
     let mount = parts.extensions.get::<Mount>().map_or("", Mount::path);
-    // A mount with a parameter in it is from the client.
+    // If the mount path has a parameter, the client controls it.
     if mount.contains(';') {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The decision about each request: admitted, logged in, logged out or refused.
+//! Decides how to handle a request: admit, log in, log out or reject it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::mount::{Mount, PublicPath};
 use crate::problem::Problem;
 use crate::upload::{Logins, Uploads};
 
-/// The guard of a router.
+/// Protects a router.
 struct Guard {
     access: Access,
     public: Option<PublicPath>,
@@ -37,37 +37,37 @@ struct Guard {
     uploads: Uploads,
 }
 
-/// The rights of a request, by its credentials.
+/// The result of checking the credentials of a request.
 #[derive(Default)]
 struct Entry {
     is_in: bool,
-    /// The changes that the request may make.
+    /// The changes that this request may make.
     rights: Rights,
     session: Option<OpenSession>,
-    /// The token of the request, or of its session.
+    /// The secrets of the token that was sent, or of the session.
     secrets: Option<Arc<Secrets>>,
-    /// The request has a header that browsers do not set by themselves.
+    /// The request has an `Authorization` header with a token, which browsers never add.
     by_token: bool,
-    /// The seconds for which no further credentials are compared.
+    /// If set, credentials are not compared for this number of seconds.
     wait: Option<u64>,
 }
 
-/// Left in a request whose client may make links, with the token that signs them.
+/// Request extension: the client may create links, which will be signed with these secrets.
 #[derive(Clone)]
 pub(crate) struct Signer(pub(crate) Arc<Secrets>);
-/// Left in a request while the revocations of other instances cannot be read.
+/// Request extension: revocations by other instances can't be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RevocationsUnknown;
-/// Left in a request whose client may silence rules and send tests.
+/// Request extension: the client may silence rules and send tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaySilence;
-/// Left in a request whose client may add and remove notes.
+/// Request extension: the client may add and remove notes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MayNote;
 
 impl Access {
-    /// Admits clients with access to these routes, which they find at `public` if that is set. Revocations are kept in the
-    /// documents, or without any in this process.
+    /// Protects these routes. Clients see them at `public`, if it is set. Revocations are stored in
+    /// `documents`, or otherwise just in this process.
     pub(crate) fn guard(
         self,
         routes: Router,
@@ -107,7 +107,7 @@ impl Guard {
         }
     }
 
-    /// Returns `true` if a request is sent to this path, which exists if there are sessions.
+    /// Returns `true` for a `POST` to this path. Without sessions, these paths don't exist.
     fn is_post(&self, parts: &Parts, path: &str) -> bool {
         self.access.has_sessions() && parts.method == Method::POST && parts.uri.path() == path
     }
@@ -122,13 +122,14 @@ impl Guard {
         }
     }
 
-    /// Admits a request, with its session if it has one, or answers it.
+    /// Admits a request and returns the session, if any. Otherwise, returns a response.
     async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<OpenSession>, Box<Response>> {
         let access = &self.access;
         if link::takes_one(parts) {
             return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(no_link(parts))) };
         }
-        // The link first: a token in an address is to leave it, even in a session.
+        // Check the link before the session: even if the client is logged in, we need to redirect, so that
+        // the token is removed from the address.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts) {
             let secrets = access.check(parts, Shown::Token(&token), &mut entry);
@@ -178,9 +179,9 @@ impl Guard {
 }
 
 impl Access {
-    /// Checks the credentials of a request, and the ways that need none.
+    /// Checks the credentials of a request, and the ways that don't need credentials.
     async fn check_all(&self, parts: &Parts, entry: &mut Entry) {
-        // Without a secret they are those of the application, and no guesses.
+        // If there is no secret to guess, any credentials are for the application.
         if self.has_secrets() {
             self.check_credentials(parts, entry).await;
         }
@@ -194,7 +195,7 @@ impl Access {
     }
 
     async fn check_credentials(&self, parts: &Parts, entry: &mut Entry) {
-        // Sessions are signed, so the budget for guesses does not apply to them.
+        // Sessions are signed, so the guess budget does not apply.
         let now = Timestamp::now();
         for cookie in cookie::values(&parts.headers) {
             let Some(claim) = Claim::read(cookie, now) else { continue };
@@ -215,7 +216,7 @@ impl Access {
         }
     }
 
-    /// Checks credentials, and returns the token if they are one.
+    /// Checks credentials. If they contain a token, this returns the secrets of the token.
     fn check(&self, parts: &Parts, shown: Shown<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
         match self.judge(parts, shown) {
             Judged::Valid(ways) => {
@@ -230,10 +231,11 @@ impl Access {
         }
     }
 
-    /// Returns the answer to a request without access.
+    /// Responds to a request without access.
     fn refuse(&self, parts: &Parts, mount: &Mount, wait: Option<u64>) -> Response {
         let link_token = link_token(parts);
-        // A browser first sends a request without credentials, and an open page sends requests after its session has ended.
+        // Don't count requests without credentials: browsers always start with one, and an open page
+        // continues to send requests after the session has ended.
         let has_shown = parts.headers.contains_key(AUTHORIZATION) || link_token.is_some();
         if has_shown && self.has_secrets() {
             self.attempts.fail();
@@ -254,7 +256,7 @@ impl Entry {
     }
 }
 
-/// Returns the path below the router that a request is for, and its query without a token.
+/// Returns the path of a request below the router, including the query but not the token.
 fn here(parts: &Parts, mount: &Mount) -> String {
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
     let query = query.filter(|(name, _)| name != "token");
@@ -263,7 +265,7 @@ fn here(parts: &Parts, mount: &Mount) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
-/// Ends a stream of events when the session of its request ends.
+/// Ends an event stream together with the session.
 fn within(session: Option<OpenSession>, response: Response) -> Response {
     let is_endless = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     match session.filter(|_| is_endless) {
@@ -273,13 +275,13 @@ fn within(session: Option<OpenSession>, response: Response) -> Response {
     }
 }
 
-/// Returns the credentials under one scheme, whose name is in lower case.
+/// Returns the credentials of a scheme. `scheme` must be in lower case.
 fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
     let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())
 }
 
-/// Returns the first token in an address that is followed.
+/// Returns the token in the query of a `GET` request.
 fn link_token(parts: &Parts) -> Option<String> {
     let query = parts.uri.query().filter(|_| parts.method == Method::GET)?;
     let mut pairs = form_urlencoded::parse(query.as_bytes());

@@ -2,18 +2,18 @@ use std::fmt;
 
 use super::signed::secrets::MIN_TOKEN_CHARS;
 
-/// An error of a text that cannot be a token, a name or a password.
+/// An invalid token, name or password.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// The token has fewer than [`Access::MIN_TOKEN_CHARS`](crate::Access::MIN_TOKEN_CHARS) characters.
+    /// The token is shorter than [`Access::MIN_TOKEN_CHARS`](crate::Access::MIN_TOKEN_CHARS).
     ShortToken {
-        /// A random token with 128 bits of entropy, to use instead. The error message shows it.
+        /// A random token with 128 bits of entropy, to use instead. The error message includes it.
         suggestion: String,
     },
-    /// The token has other characters than letters, digits and `-._~+/=`.
+    /// The token contains characters other than letters, digits and `-._~+/=`.
     TokenCharacters,
-    /// The name or the password is empty or has a control character, or the name has a colon.
+    /// The name or the password is empty or contains a control character, or the name contains a colon.
     NameOrPassword,
 }
 

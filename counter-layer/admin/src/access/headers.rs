@@ -1,4 +1,4 @@
-//! Headers for browsers, on every answer.
+//! Security headers for all responses.
 
 use axum::response::Response;
 use http::HeaderValue;
@@ -9,18 +9,18 @@ use http::header::{
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Scripts, styles and pictures come from files of the router's own, but for the icon, which stands in the
-/// page; and no page may frame it.
+/// Only allows scripts, styles and images that the router serves (the icon is embedded in the page), and
+/// prevents framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Lets pages of other sites show it.
+/// Allows other sites to embed the response.
 pub(crate) async fn for_other_sites(mut response: Response) -> Response {
     response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
     response
 }
 
-/// Adds what the answer does not say for itself.
+/// Adds security headers, unless the response already has them.
 pub(crate) fn secure(mut response: Response) -> Response {
     let usual = [
         (CONTENT_SECURITY_POLICY, POLICY),

@@ -1,4 +1,4 @@
-//! Logins, and the ends of sessions and links.
+//! Login, logout, and revocation of sessions and links.
 
 use axum::response::{Html, IntoResponse, Response};
 use counter_core::Timestamp;
@@ -16,14 +16,14 @@ use super::{cookie, origin};
 use crate::mount::Mount;
 use crate::problem::Problem;
 
-/// The path that ends the session of a browser.
+/// The path to end the current session.
 pub(crate) const LOGOUT: &str = "/logout";
-/// The path that ends all sessions of a token.
+/// The path to end all sessions of a token.
 pub(crate) const LOGOUT_EVERYWHERE: &str = "/logout/everywhere";
-/// The path that ends all links of a token.
+/// The path to revoke all links of a token.
 pub(crate) const REVOKE_LINKS: &str = "/links/revoke";
 
-/// A request that ends sessions or links of its token.
+/// A request to revoke all sessions or links of a token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Revocation {
     Sessions,
@@ -41,7 +41,7 @@ impl Revocation {
 }
 
 impl Access {
-    /// Answers the form of the page that asks for the token.
+    /// Handles the login form.
     pub(crate) async fn log_in_by_form(&self, parts: &Parts, mount: &Mount, form: &[u8]) -> Response {
         let field = |name| {
             let mut fields = form_urlencoded::parse(form).filter(|(other, _)| other == name);
@@ -66,7 +66,8 @@ impl Access {
         self.refusal(parts, mount, wait, "That is not the token.", to)
     }
 
-    /// Begins a session and leads to an address, unless the operating system has no randomness to give.
+    /// Starts a session and redirects to an address. Returns `None` if the operating system does not provide
+    /// randomness.
     pub(crate) async fn begin(&self, parts: &Parts, secrets: &Secrets, to: &str) -> Option<Response> {
         let session = secrets.begin_session(self.session_lifetime).await?;
         let headers = [
@@ -77,7 +78,7 @@ impl Access {
         Some((StatusCode::SEE_OTHER, headers).into_response())
     }
 
-    /// Ends the sessions of a browser, whether or not it has any.
+    /// Ends the sessions of a browser, if any.
     pub(crate) async fn log_out(&self, parts: &Parts, mount: &Mount) -> Response {
         if origin::is_another(parts) {
             return Problem::another_origin().into_response();
@@ -109,7 +110,7 @@ impl Access {
         response
     }
 
-    /// Ends all sessions or links of a token.
+    /// Revokes all sessions or links of a token.
     pub(crate) async fn revoke(
         &self,
         parts: &Parts,

@@ -1,15 +1,15 @@
-//! The origin of a request: a page of this site, or one of another that a browser has open.
+//! Cross-origin checks.
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::request::Parts;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Returns `true` if a page of another origin made a browser send the request.
+/// Returns `true` if a page of another origin made the browser send this request.
 ///
-/// Browsers say it (Fetch Metadata), and those that do not, or not without TLS, name the origin. What says
-/// neither is no browser: it has no cookie, password or address that another site could make use of. An origin
-/// is more than a site: another host of the same domain is one, too.
+/// Browsers send `Sec-Fetch-Site`. Old browsers, and browsers without TLS, send `Origin` instead. If both are
+/// missing, the client is not a browser, so another site can't exploit a cookie, password or address. We
+/// compare origins instead of sites, so a different host in the same domain is cross-origin.
 pub(crate) fn is_another(parts: &Parts) -> bool {
     let text = |name| Some(parts.headers.get(name)?.to_str().unwrap_or_default());
     if let Some(site) = text(FETCH_SITE) {

@@ -1,4 +1,4 @@
-//! Pages for clients that are not logged in, or not any more. They need no script and no style.
+//! Pages for clients that are not logged in. These need neither scripts nor styles.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -6,33 +6,33 @@ use http::header::ACCEPT;
 use crate::mount::Mount;
 use crate::text::escape::escape;
 
-/// The path that begins a session by the token of a form.
+/// The path to submit the login form to.
 pub(crate) const LOGIN: &str = "/login";
 
-/// The field of the form with the token.
+/// The form field for the token.
 pub(crate) const TOKEN: &str = "token";
 
-/// The field of the form with the page to go to, as a path below the router.
+/// The form field for the page to redirect to, as a path below the router.
 pub(crate) const TO: &str = "to";
 
-/// Returns `true` if the client is one that shows pages, as browsers say and programs do not.
+/// Returns `true` if the client accepts HTML, i.e. is a browser.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
     kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
 }
 
-/// The end of a page.
+/// What to show at the end of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next<'a> {
     Nothing,
-    /// A form for the token, which leads to this path below the router.
+    /// A login form, which redirects to this path below the router.
     LogIn(&'a Mount, &'a str),
-    /// A link to the first page.
+    /// A link to the dashboard.
     Back(&'a Mount),
 }
 
-/// Writes a page with this title and these words.
+/// Writes a page with a title and a text.
 pub(crate) fn write(title: &str, words: &str, next: Next<'_>) -> String {
     let (title, words) = (escape(title), escape(words));
     let next = match next {
@@ -51,7 +51,7 @@ pub(crate) fn write(title: &str, words: &str, next: Next<'_>) -> String {
 
 fn form(mount: &Mount, to: &str) -> String {
     let (action, to) = (escape(&mount.address(LOGIN)), escape(to));
-    // Browsers want a name beside a password that they keep.
+    // Password managers expect a user name.
     format!(
         "<form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"{TO}\" value=\"{to}\">\
          <input name=\"user\" autocomplete=\"username\" hidden>\
@@ -61,15 +61,15 @@ fn form(mount: &Mount, to: &str) -> String {
     )
 }
 
-/// Returns the page that a form asks for, if it is a path below the router.
+/// Returns the path to redirect to, if it is a path below the router.
 pub(crate) fn below(to: &str) -> Option<&str> {
     let is_below = to.is_empty() || to.starts_with(['/', '?']);
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (is_below && is_plain && !leads_up(to)).then_some(to)
 }
 
-/// Returns `true` if a browser that resolves this path leaves the folder where it begins: also encoded dots do so (URL
-/// Standard, "double-dot URL path segment").
+/// Returns `true` if the path leaves the current folder. We also need to handle encoded dots (URL Standard,
+/// "double-dot URL path segment").
 fn leads_up(to: &str) -> bool {
     let path = to.split(['?', '#']).next().unwrap_or_default();
     path.split('/').any(|segment| segment.to_ascii_lowercase().replace("%2e", ".") == "..")

@@ -1,4 +1,4 @@
-//! The answers to requests that are not admitted.
+//! Responses to requests that are not admitted.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -22,8 +22,8 @@ impl Access {
         response
     }
 
-    /// Returns a problem, or for a browser a page in `words` with a form that leads to `to`. While credentials are not
-    /// compared, for `wait` seconds, both say so instead.
+    /// Returns a problem, or for a browser a page with the text `words` and a form that redirects to `to`. If
+    /// `wait` is set, both will ask to try again later instead.
     pub(crate) fn refusal(
         &self,
         parts: &Parts,
@@ -65,14 +65,14 @@ impl Access {
     }
 }
 
-/// Returns the answer to a link that is not valid, whether or not the request has other credentials: the same address
-/// must not work for its owner and fail for everyone else.
+/// Responds to an invalid link. We ignore other credentials, because otherwise a link could work for the
+/// owner but fail for everyone else.
 pub(crate) fn no_link(parts: &Parts) -> Response {
     let words = "This link has ended, was revoked, or is incomplete. Ask for another where you have it from.";
     as_page(parts, Problem::no_link().into_response(), "No such link", words, Next::Nothing)
 }
 
-/// Replaces the body of a problem by a page if the client is a browser.
+/// Replaces the problem with a page if the client is a browser.
 pub(crate) fn as_page(
     parts: &Parts,
     mut problem: Response,

@@ -21,20 +21,20 @@ pub(crate) enum Right {
     Note,
 }
 
-/// The path that hits are sent to.
+/// The path for hits from other programs.
 pub(crate) const HITS: &str = "/api/hits";
-/// The path of the audit of an archive.
+/// The path to audit an archive.
 pub(crate) const AUDIT: &str = "/api/audit";
-/// The paths of alerts that change something, for programs and then for people.
+/// The paths to change alerts: first the API, then the forms.
 pub(crate) const SILENCE: &str = "/api/alerts/silence";
 pub(crate) const TEST: &str = "/api/alerts/test";
 pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
 pub(crate) const TEST_FORM: &str = "/alerts/test";
 /// The path of notes.
 pub(crate) const NOTES: &str = "/api/notes";
-/// The path that a form on a page adds a note by.
+/// The path of the form to add a note.
 pub(crate) const NOTE_FORM: &str = "/notes";
-/// The path that a form on a page removes a note by.
+/// The path of the form to remove a note.
 pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
 
 impl Rights {
@@ -58,7 +58,7 @@ impl Rights {
 }
 
 impl Right {
-    /// Returns the right that a request needs to change something.
+    /// Returns the right that a request needs if it changes something.
     pub(crate) fn of(parts: &Parts) -> Self {
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, HITS) => Self::Record,
@@ -71,7 +71,7 @@ impl Right {
         }
     }
 
-    /// Returns the name of the scope (RFC 6750, section 3).
+    /// Returns the challenge with the missing scope (RFC 6750, section 3).
     pub(crate) const fn scope(self) -> &'static str {
         match self {
             Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
@@ -82,7 +82,7 @@ impl Right {
         }
     }
 
-    /// Returns what the right is for, in words.
+    /// Returns a description of the right.
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Self::Forget => "forget counters",

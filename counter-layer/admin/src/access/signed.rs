@@ -1,4 +1,4 @@
-//! Sessions and links, which the key of a token signs, and how they are revoked.
+//! Sessions and links, signed with a key derived from the token, and how to revoke them.
 
 mod key;
 mod revocation;

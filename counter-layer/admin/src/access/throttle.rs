@@ -1,12 +1,12 @@
-//! The limit on guesses of credentials.
+//! Limits guesses of credentials.
 //!
-//! A guess is looked up in a budget before it is compared, so that it makes no difference whether its client waits for the
-//! answer. Each peer has a budget, and all strangers together have another: peers that have never shown valid credentials.
-//! Two kinds of clients do not depend on what strangers guess: peers that have shown valid credentials before, and clients
-//! of any address with credentials that were valid before. Valid credentials cost nothing.
+//! The budget is checked before comparing a guess, so a client can't avoid the limit by not waiting for the
+//! response. Peers have individual budgets, and all strangers (peers that have never sent valid credentials)
+//! share an additional budget. Strangers can't affect peers that have sent valid credentials before, or
+//! credentials that were valid before. Valid credentials don't use up the budget.
 //!
-//! Credentials that were wrong once are not compared again, such as those of a page that stays open while the token is
-//! changed. Sessions and links are signed, and have no budget.
+//! Wrong credentials are cached instead of being compared again, e.g. if a page stays open while the token is
+//! changed. Sessions and links are signed, so they don't need a budget.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The recent guesses of some thousand peers, as hashes under a key of this process.
+/// The recent guesses of up to [`MAX_PEERS`] peers, as hashes with a random key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failed: AtomicU64,
@@ -24,25 +24,25 @@ pub(crate) struct Attempts {
     seen: Mutex<Seen>,
 }
 
-/// Credentials that a client has sent.
+/// Credentials in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shown<'a> {
     Token(&'a str),
     Basic(&'a str),
 }
 
-/// The outcome of one comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Right,
     Wrong,
-    /// Not compared; the credentials may be shown again after this time.
+    /// Not compared; the client can try again after this time.
     NotYet(Duration),
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Spent by peers that have never shown valid credentials.
+    /// The budget shared by peers that have never sent valid credentials.
     strangers: Budget,
     peers: HashMap<u64, Peer>,
     wrong: Recent,
@@ -53,26 +53,26 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     budget: Budget,
-    /// The peer has shown valid credentials.
+    /// Whether this peer has ever sent valid credentials.
     known: bool,
     last: Instant,
 }
 
-/// Wrong guesses, each of which is forgotten after a while.
+/// A budget of wrong guesses, which refills over time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
-    /// The time at which all of them are forgotten.
+    /// When the budget will be full again.
     clear: Option<Instant>,
 }
 
-/// A burst of guesses, and one more after each period.
+/// A burst of guesses, with an additional guess per period.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: u32,
     period: Duration,
 }
 
-/// The latest hashes, at most [`TEXTS`] of them.
+/// The latest hashes, up to [`MAX_CREDENTIALS`].
 #[derive(Debug, Default)]
 struct Recent {
     all: HashSet<u64>,
@@ -80,14 +80,15 @@ struct Recent {
 }
 
 const OF_A_PEER: Rate = Rate { burst: 10, period: Duration::from_secs(10) };
-/// With the shortest token, random letters and digits, it takes 10^19 years to try all of them at this rate.
+/// At this rate, it takes 10^19 years to try all tokens of minimum length, if they consist of random letters
+/// and digits.
 const OF_STRANGERS: Rate = Rate { burst: 1000, period: Duration::from_millis(20) };
 
-/// Peers that are remembered.
+/// Maximum number of cached peers.
 const PEERS: usize = 4096;
-/// Texts that are remembered, of each kind.
+/// Maximum number of cached credentials, for both valid and wrong credentials.
 const TEXTS: usize = 1024;
-/// Between two lines of the log.
+/// Minimum interval between log lines.
 const QUIET: Duration = Duration::from_secs(60);
 
 impl Attempts {
@@ -112,13 +113,13 @@ impl Attempts {
         }
     }
 
-    /// Remembers a peer that has shown a valid session.
+    /// Marks a peer as known because of a valid session.
     pub(crate) fn recognize(&self, peer: Option<u128>) {
         let peer = self.hasher.hash_one(peer);
         self.seen().peer(peer, Instant::now()).known = true;
     }
 
-    /// Compares the credentials of a peer, if it may guess. Requests without an address are one peer.
+    /// Checks credentials, unless the budget is used up. Requests without an address share a peer.
     pub(crate) fn judge(
         &self,
         peer: Option<u128>,
@@ -145,7 +146,8 @@ impl Seen {
             return Judgement::NotYet(own);
         }
         if !strangers.is_zero() && !was_valid {
-            // The answer differs from that to valid credentials, so it is a guess as well.
+            // The response reveals that these credentials have never been valid, so this also counts as a
+            // guess.
             self.peer(peer, now).budget.spend(OF_A_PEER, now);
             return Judgement::NotYet(strangers);
         }
@@ -163,7 +165,7 @@ impl Seen {
         Judgement::Wrong
     }
 
-    /// The time that a peer has to wait for its own budget, and for that of strangers if it is one.
+    /// Returns how long to wait for the peer budget, and for the stranger budget if it applies.
     fn waits(&self, peer: u64, now: Instant) -> (Duration, Duration) {
         let peer = self.peers.get(&peer);
         let own = peer.map_or(Duration::ZERO, |peer| peer.budget.wait(OF_A_PEER, now));
@@ -171,8 +173,8 @@ impl Seen {
         (own, if is_known { Duration::ZERO } else { self.strangers.wait(OF_STRANGERS, now) })
     }
 
-    /// The record of a peer. When there are too many, the peer that was away for longest is forgotten, known
-    /// peers last.
+    /// Returns the entry of a peer. If the table is full, this evicts the least recently used entry,
+    /// strangers first.
     fn peer(&mut self, peer: u64, now: Instant) -> &mut Peer {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             let oldest = self.peers.iter().min_by_key(|(_, peer)| (peer.known, peer.last));
@@ -225,7 +227,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Returns how many of these guesses, all wrong and different, are compared.
+    /// Returns how many of these guesses are compared. All guesses are wrong and distinct.
     fn compared(seen: &mut Seen, guesses: impl Iterator<Item = (u64, Instant)>) -> usize {
         let mut compared = 0;
         for (peer, now) in guesses {
@@ -236,7 +238,7 @@ mod tests {
         compared
     }
 
-    /// Uses up the budget of strangers, by peers from 1,000 on.
+    /// Uses up the budget of strangers with guesses from peers 1,000 and up.
     fn exhaust_strangers(seen: &mut Seen, now: Instant) {
         assert_eq!(compared(seen, (1000..5000).map(|peer| (peer, now))), 1000);
     }

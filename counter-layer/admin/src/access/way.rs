@@ -11,7 +11,7 @@ use super::signed::secrets::Secrets;
 use super::throttle::Shown;
 use counter_layer::internal::Closure;
 
-/// One kind of credentials, and the rights that come with them.
+/// A kind of credentials, with the rights that it grants.
 #[derive(Clone)]
 pub(crate) struct Way {
     rule: Rule,
@@ -22,7 +22,7 @@ pub(crate) struct Way {
 enum Rule {
     Open,
     Bearer(Arc<Secrets>),
-    /// The part after the scheme, as a browser encodes it.
+    /// The part of the header after the scheme, as encoded by browsers.
     Basic(Arc<str>),
     FromFn(Arc<Closure<AllowedFn>>),
 }
@@ -52,7 +52,7 @@ impl Way {
         Self { rule, rights: Rights::default() }
     }
 
-    /// Shares revocations with all instances over a store.
+    /// Stores revocations in these documents, so that all instances share them.
     pub(crate) fn store_in(&mut self, documents: &Arc<dyn DocumentStore>) {
         if let Rule::Bearer(secrets) = &mut self.rule {
             *secrets = Arc::new(secrets.stored_in(Arc::clone(documents)));
@@ -66,11 +66,11 @@ impl Way {
         }
     }
 
-    /// Returns `true` for valid credentials of this way.
+    /// Returns `true` if the credentials are valid.
     pub(crate) fn accepts(&self, shown: Shown<'_>) -> bool {
         match (&self.rule, shown) {
             (Rule::Bearer(secrets), Shown::Token(token)) => secrets.is(token),
-            // In a time that reveals nothing but whether the lengths are the same.
+            // Compares in constant time. Only the length can leak.
             (Rule::Basic(expected), Shown::Basic(shown)) => {
                 shown.as_bytes().ct_eq(expected.as_bytes()).into()
             }
@@ -78,7 +78,7 @@ impl Way {
         }
     }
 
-    /// Returns `true` if a request needs no credentials.
+    /// Returns `true` if the request does not need credentials.
     pub(crate) async fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,
@@ -87,7 +87,7 @@ impl Way {
         }
     }
 
-    /// Returns the challenge for browsers, and the same in words, if there is a secret that can be guessed.
+    /// Returns the challenge header and a description, if a client could guess a secret.
     pub(crate) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
         match &self.rule {
             Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
@@ -99,7 +99,7 @@ impl Way {
     }
 }
 
-/// RFC 4648, section 4. A text has one such form only, so what a client sends need not be decoded.
+/// Encodes base64 (RFC 4648, section 4). The encoding is unique, so we don't need to decode the header.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Alerts: their rules and history, silences, and tests.
+//! Routes to read alert rules and history, to silence rules, and to send a test.
 
 mod bucket;
 mod rules;
@@ -12,7 +12,7 @@ use counter_core::Stats;
 use super::route::Route;
 pub(crate) use silence::silence;
 
-/// The state of the routes.
+/// The shared route state.
 type State = (Stats, Alerts);
 
 pub(crate) fn routes(stats: &Stats, alerts: &Alerts) -> [Route; 4] {

@@ -12,51 +12,51 @@ use super::route::Route;
 use crate::access::right::AUDIT;
 use crate::problem::Problem;
 
-/// The last audit of this process.
+/// The most recent audit of this process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LastAudit {
-    /// Null before the first.
+    /// Null if this process has not run an audit.
     last: Option<Audit>,
 }
 
-/// A comparison of the two stores of an archive, bucket by bucket, as it was before a repair.
+/// A comparison of both archive stores, bucket by bucket, prior to repairs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Audit {
-    /// The Unix time at which it began.
+    /// Unix time of the start.
     at: u64,
-    /// Values that at least one of the stores has.
+    /// Values that exist in at least one store.
     compared: u64,
-    /// Values that came late into the near store, and were copied.
+    /// Values that arrived late in the near store, and have been copied.
     late: u64,
-    /// Values that the near store has less of.
+    /// Values that are smaller in the near store.
     differing: u64,
-    /// Entries that cannot be read in one of the stores, and were not compared.
+    /// Entries that can't be read in either store; these are not compared.
     unreadable: u64,
-    /// Values that a repaired store refused.
+    /// Values that the repaired store rejected.
     refused: u64,
-    /// `near` or `far`: the store that the other was repaired from; null where nothing was to be repaired.
+    /// The source of the repair, `near` or `far`; null if nothing should be repaired.
     repaired_from: Option<&'static str>,
-    /// The first of those that differ, 1,000 at most.
+    /// The differences, up to 1,000.
     differences: Vec<AuditDifference>,
 }
 
-/// A value of which the near store has less than the far one.
+/// A value that is smaller in the near store than in the far store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditDifference {
     /// `counts`, `visitors` or `distributions`.
     kind: &'static str,
     counter: String,
     precision: u32,
-    /// The bucket's first Unix second.
+    /// Unix time of the bucket start.
     start: u64,
-    /// The count in the near store, an estimate of its visitors, or the sum of its bins.
+    /// The count in the near store. For visitors this is an estimate, for distributions the sum of the bins.
     near: u64,
-    /// The count, estimate or sum in the far store. Two estimates may be equal although the visitors are not, and two sums
-    /// although the bins are not.
+    /// The same for the far store. Estimates can be equal even if the visitors differ, and sums even if the
+    /// bins differ.
     far: u64,
 }
 
-/// An archive with what audits it: one request at a time.
+/// An archive, and the auditor. Requests must hold the lock, so audits don't run concurrently.
 #[derive(Clone, Debug)]
 struct Audited {
     stats: Stats,
@@ -80,7 +80,7 @@ pub(crate) fn routes(stats: &Stats, archive: &Archive) -> [Route; 2] {
         .most(most)
         .refusal("409", "This process is making an audit that another request asked for")
         .refusal("503", "One of the stores does not answer: what was repaired stays repaired");
-    // An audit among the answers names its differences.
+    // `LastAudit` contains an audit, which contains differences.
     [last.schema::<Audit>().schema::<AuditDifference>(), made]
 }
 

@@ -1,4 +1,4 @@
-//! Small pictures of one counter, for pages and documents.
+//! Badges and sparklines: small SVG images of a counter, to be embedded into pages and documents.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::text::digits::grouped;
 use crate::text::escape::escape;
 use counter_layer::internal::Closure;
 
-/// The statistics, and the counters of which there are pictures.
+/// The statistics, and a filter for the counters that have images.
 #[derive(Clone)]
 pub(crate) struct Pictures {
     stats: Stats,
@@ -27,12 +27,12 @@ pub(crate) struct Pictures {
 
 type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 
-/// The seconds for which a picture may be shown again.
+/// How long caches can reuse an image, in seconds.
 const KEPT: u64 = 60;
-/// Points of a line.
+/// Maximum number of points in a line.
 const POINTS: u64 = 1000;
 const SVG: &str = "image/svg+xml";
-/// About what a character takes, at eleven pixels high.
+/// The approximate width of a character, at a font size of 11 pixels.
 const CHARACTER: usize = 7;
 const WIDTH: u16 = 160;
 const HEIGHT: u16 = 32;
@@ -48,12 +48,12 @@ impl HasGrid for Pictures {
 }
 
 impl Pictures {
-    /// Pictures of the counters that `shown` accepts.
+    /// Creates images for the counters that `filter` accepts.
     pub(crate) fn new(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
         Self { stats, shown: Arc::new(Closure::new("pictures", shown)) }
     }
 
-    /// Refuses a counter of which there are no pictures, as if it were not known.
+    /// Rejects filtered counters. The error is the same as for an unknown counter, so that names don't leak.
     fn check(&self, counter: &CounterName) -> Result<(), Problem> {
         let is_shown = self.shown.ask(|shown| shown(counter)).unwrap_or(false);
         if is_shown { Ok(()) } else { Err(Problem::unknown_counter(counter)) }
@@ -111,7 +111,7 @@ async fn sparkline(asked: Asked<Pictures, (Counter, UsualPrecision, Range)>) -> 
     }
     let series = read::series(&pictures.stats, &counter, kept.precision, range.clone()).await?;
     let mut samples = series.zero_filled().peekable();
-    // A bucket that cannot be read keeps its place, and the line goes past it.
+    // An unreadable bucket must not shift the points; the line skips it instead.
     let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
     let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
     Ok(caching::respond(&headers, Some(KEPT), SVG, draw_sparkline(&counter, &counts)))

@@ -1,9 +1,8 @@
-//! Validators and ages of answers about a range.
+//! `ETag` and `Cache-Control` headers for responses about a range.
 //!
-//! A bucket that is over should never change, but it may: after an outage hits arrive later than the end of
-//! their bucket, and a counter can be forgotten. So the validator is made of what the answer says and
-//! not of what was asked, and a cache may do without asking for a tenth of the time that has gone by since
-//! the range ended, an hour at most.
+//! Even closed buckets can change: after an outage, hits might arrive late, and counters can be forgotten.
+//! Thus, we compute the validator from the response instead of the query, and let caches reuse a response for
+//! a tenth of the time since the range ended, up to an hour.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,17 +12,17 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
-/// The longest that anybody may read an old answer, in seconds.
+/// The maximum `max-age`, in seconds.
 const LONGEST: u64 = 3600;
 
-/// For how many seconds at `now` an answer need not be asked for again, about a range that ends with `end`.
-/// Nothing while one of its buckets is not over.
+/// Returns the `max-age` at `now` for a range that ends at `end`, or `None` if a bucket in the range is still
+/// open.
 pub(crate) fn max_age(precision: Precision, end: Timestamp, now: Timestamp) -> Option<u64> {
     let over = precision.bucket(end.minus(1)).end();
     (over <= now).then(|| ((now.as_unix() - over.as_unix()) / 10).min(LONGEST))
 }
 
-/// The answer in JSON, or that it is the one that the client has.
+/// Responds with JSON, or with a 304 if the client already has this response.
 pub(crate) fn answer(asked: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
     let body = serde_json::to_string(value).expect("numbers, texts and lists of them have a form in JSON");
     respond(asked, max_age, "application/json", body)
@@ -37,7 +36,7 @@ pub(crate) fn respond(asked: &HeaderMap, max_age: Option<u64>, kind: &str, body:
     validate(asked, kept, kind, body)
 }
 
-/// The answer with a validator, or that it is the one that the client has.
+/// Responds with this body and a validator, or with a 304 if the client already has this response.
 pub(crate) fn validate(asked: &HeaderMap, kept: String, kind: &str, body: String) -> Response {
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);
@@ -65,7 +64,7 @@ mod tests {
     fn what_is_over_may_be_kept_for_a_tenth_of_the_time_since() {
         let minute = Precision::try_from(60).expect("not 0");
         let table = [
-            // The last bucket ends with the range, with the range in its middle, and not yet.
+            // The range can end with the last bucket, or inside of it; an open bucket can't be cached.
             (600, 600, Some(0)),
             (600, 699, Some(9)),
             (601, 659, None),

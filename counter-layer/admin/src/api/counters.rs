@@ -33,7 +33,8 @@ async fn counters(
             lifetime: lifetime
                 .map_err(|why| unreadable.push(why))
                 .ok()
-                // What this library counts has one in the store, where the list of counters is as well.
+                // Every counter of this library has a lifetime total in this store, so 0 means that a
+                // different program counted it.
                 .filter(|total| *total > 0),
         });
     }
@@ -41,7 +42,7 @@ async fn counters(
     Ok(Json(Counters { counters, next, unreadable: Unreadable::list(unreadable) }))
 }
 
-/// A client that asks twice, as after an answer that was lost, is not told that there was nothing to forget.
+/// Succeeds even if the counter does not exist, so that clients can retry if a response was lost.
 async fn forget(
     Asked { state: stats, parameters: (Counter(counter),), .. }: Asked<Stats, (Counter,)>,
 ) -> Result<StatusCode, Problem> {

@@ -9,9 +9,9 @@ use counter_layer::{Decision, Rules};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Explained {
-    /// `matched_path` where the template of the router's route decides, which was not given.
+    /// `matched_path` if the route template decides, but the request did not include it.
     decision: &'static str,
-    /// The counter; where the template decides, that of a request that no route matches.
+    /// The counter. If the template decides, this is the counter of unmatched requests.
     counter: Option<String>,
     reason: String,
 }

@@ -1,4 +1,4 @@
-//! A page on which every route can be tried, made of its description. It needs no script and no style.
+//! A page to try the routes, generated from the descriptions. This needs neither scripts nor styles.
 
 use std::fmt::Write;
 
@@ -25,11 +25,11 @@ async fn explore(Asked { state: catalog, .. }: Asked<Catalog, ()>) -> Response {
     Html(page).into_response()
 }
 
-/// All that stands here is ours; no counter is named.
+/// Doesn't need to escape anything, because this page does not contain counter names.
 fn section(page: &mut String, route: &Description) -> std::fmt::Result {
     let (method, path) = (route.method.to_uppercase(), route.path);
     write!(page, "<h2><code>{method} {path}</code></h2><p>{}</p>", route.summary)?;
-    // A form can only ask, and the first page is where this one is.
+    // We only create forms for GET routes, and not for the dashboard.
     if route.method != "get" || path == "/" {
         return Ok(());
     }

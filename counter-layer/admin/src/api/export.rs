@@ -1,4 +1,4 @@
-//! Samples of many counters as a file, which is sent while it is read.
+//! Export of samples as a file, which is streamed while the store is being read.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,8 +17,8 @@ use super::read;
 use super::route::{Answer, Route};
 use crate::problem::{Problem, warn};
 
-/// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
-/// count, or of a whole counter one without a start as well.
+/// A line of an NDJSON export, or the columns of a CSV export. If a bucket can't be read, the line will not
+/// have a count. If the whole counter can't be read, it also will not have a start.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Line<'a> {
     counter: &'a str,
@@ -27,14 +27,14 @@ pub(crate) struct Line<'a> {
     count: Option<u64>,
 }
 
-/// The pages that are still to be read.
+/// The pages that still need to be read.
 struct Pages {
     stats: Stats,
     precision: Precision,
     range: ops::Range<Timestamp>,
     format: Format,
     left: Left,
-    /// Counters on a page.
+    /// Counters per page.
     size: usize,
 }
 
@@ -44,7 +44,7 @@ enum Left {
     Nothing,
 }
 
-/// Samples that are in memory at the same time.
+/// Maximum number of samples in memory.
 const SAMPLES: u64 = 20_000;
 const COUNTERS: u64 = 100;
 
@@ -73,7 +73,7 @@ async fn export(
     let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
     let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };
     let mut pages = Pages { stats, precision, range, format, left, size };
-    // What fails before the first line fails with a status.
+    // Read the initial page now, so that a failure can still change the response status.
     let first = pages.next().await.map_err(|error| Problem::of(&error, &pages.stats))?;
     let (kind, ending, head) = match format {
         Format::Csv => {
@@ -93,7 +93,7 @@ async fn export(
 }
 
 impl Pages {
-    /// The lines of the next counters that have some; `None` after the last.
+    /// Returns the lines of the next counters with samples, or `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Error> {
         loop {
             let (counters, left) = match &mut self.left {
@@ -140,7 +140,7 @@ impl Format {
     fn write(self, text: &mut String, line: &Line<'_>) {
         let Line { counter, precision, start, count } = line;
         let written = match self {
-            // RFC 4180: between quotation marks only they themselves mean something.
+            // In a quoted field, RFC 4180 only requires quotation marks to be escaped.
             Self::Csv => {
                 let counter = harmless(counter).replace('"', "\"\"");
                 let number =
@@ -156,10 +156,12 @@ impl Format {
     }
 }
 
-/// A name as no spreadsheet takes it for a formula: with an apostrophe before the characters that begin one,
-/// and before an apostrophe, so that a reader of the file removes one wherever there is one.
+/// Escapes a name so that spreadsheets don't evaluate it as a formula. If the name starts with a formula
+/// character or an apostrophe, this prepends an apostrophe. Readers can thus always remove a leading
+/// apostrophe.
 fn harmless(name: &str) -> Cow<'_, str> {
-    // Those of OWASP's page on CSV injection that a name may have, and their full-width forms.
+    // From the OWASP page on CSV injection, limited to characters that names can contain. Includes full-width
+    // forms.
     const BEGIN: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
     if name.starts_with(BEGIN) { format!("'{name}").into() } else { name.into() }
 }

@@ -10,22 +10,22 @@ use super::response::Sample;
 use super::route::Route;
 use crate::problem::Problem;
 
-/// The expected counts of a counter, and the error of such a forecast on its past.
+/// The expected counts of a counter, and the forecast error on past data.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Forecast {
     counter: String,
     precision: u32,
-    /// Finished buckets that it was made of.
+    /// Number of closed buckets in the history.
     history: usize,
-    /// Buckets in a season; null when the history holds less than three, or there is none.
+    /// Buckets per season; null if the history contains less than three seasons, or is not seasonal.
     season: Option<usize>,
-    /// `smoothing`, or `naive` where that was closer.
+    /// `smoothing`, or `naive` if the naive forecast is more accurate.
     method: &'static str,
-    /// The part of what comes that the bands are to cover.
+    /// The fraction of future counts that should be inside the bands.
     level: f64,
     points: Vec<Point>,
     backtest: Backtest,
-    /// Samples of the history that were out of the ordinary.
+    /// Unusual samples in the history.
     unusual: Vec<Sample>,
 }
 
@@ -37,8 +37,8 @@ struct Point {
     upper: u64,
 }
 
-/// The mean absolute scaled error over several origins: 1 is as far off as the naive forecast is one
-/// bucket ahead.
+/// Mean absolute scaled error over multiple origins. At 1 the error is equal to a naive forecast of the next
+/// bucket.
 #[derive(Debug, Serialize, ToSchema)]
 struct Backtest {
     folds: usize,
@@ -47,7 +47,7 @@ struct Backtest {
     naive_mase: Option<f64>,
 }
 
-/// Buckets that are forecast unless another number is asked for.
+/// Default number of buckets to forecast.
 const HORIZON: usize = 12;
 
 pub(crate) fn route(stats: &Stats) -> Route {

@@ -11,62 +11,62 @@ use crate::problem::Problem;
 use crate::producers::{NotCounted, Producers, RECORDS, Receipt};
 use crate::upload::Upload;
 
-/// A producer, with the number of its last request that is counted.
+/// A producer, with the number of the latest counted request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Counted {
     producer: String,
-    /// 0 where no request is counted, or none has been for so long that the producer is forgotten.
+    /// 0 if no request was counted yet, or if the producer has been forgotten after a long pause.
     number: u64,
 }
 
-/// A request that is counted, by this attempt or an earlier one. `read` is the sum of those that follow it, with
-/// `malformed` by its length.
+/// A request that was counted by this or an earlier attempt. `read` is the sum of the fields below it,
+/// including the length of `malformed`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Recorded {
     producer: String,
     number: u64,
     /// Records in the body.
     read: u64,
-    /// Records that made hits.
+    /// Records with hits.
     recorded: u64,
-    /// Records whose hits the store had before.
+    /// Records that the store already counted.
     already_counted: u64,
-    /// Records that a rule excludes.
+    /// Records that are excluded by a rule.
     excluded: u64,
-    /// Records that no rule matches.
+    /// Records that don't match any rule.
     unmatched: u64,
-    /// Records that were left out for their outcome.
+    /// Records that are ignored because of the outcome.
     ignored: u64,
-    /// Records that could not be read.
+    /// Malformed records.
     malformed: Vec<MalformedRecord>,
     hits: RecordedHits,
 }
 
-/// The hits that this request added; all are 0 where an earlier attempt was counted. A record makes one hit for each
-/// counter and label that it counts under.
+/// The hits added by this request; 0 if an earlier attempt was counted. A record can produce multiple hits,
+/// for different counters and labels.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecordedHits {
-    /// Hits that the store has in the buckets of their time.
+    /// Hits added to buckets.
     applied: u64,
-    /// Hits that no bucket keeps any more. Lifetimes count them, unless they are older than the store remembers their
-    /// producer.
+    /// Hits that are older than retention. These count in lifetime totals, unless the store may already have
+    /// forgotten the producer at that time.
     expired: u64,
-    /// Hits that the store refused because their time is more than 25 hours ahead of its clock.
+    /// Hits that the store rejected because the time is more than 25 hours ahead of the store clock.
     ahead: u64,
-    /// Hits that the store refused for another reason.
+    /// Hits that the store rejected for a different reason.
     refused: u64,
 }
 
-/// A line that is no record.
+/// A malformed line.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MalformedRecord {
-    /// The line of the body, from 1.
+    /// The line number, starting at 1.
     line: u64,
     /// `json`, `fields`, `request` or `status`.
     reason: &'static str,
 }
 
-/// The largest number of bytes in a body: 1 MiB.
+/// Maximum body size.
 const BYTES: usize = 1 << 20;
 
 pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
@@ -119,7 +119,7 @@ async fn record(
         headers,
         ..
     } = asked;
-    // A compressed body would be counted as one malformed line.
+    // Otherwise, a compressed body would be counted as a malformed line.
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Problem::encoded_body());
     }

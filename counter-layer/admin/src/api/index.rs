@@ -7,30 +7,30 @@ use utoipa::ToSchema;
 use super::parameter::{Asked, Kept};
 use super::route::{Catalog, Route};
 
-/// The addresses of the paths that can be read, and the precisions that there are.
+/// The paths of the API, and the precisions that can be read.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Index {
     pages: Vec<String>,
-    /// The precisions of counts, finest first.
+    /// Precisions of counts, from fine to coarse.
     counts: Vec<ReadablePrecision>,
-    /// The precisions of visitors, finest first.
+    /// Precisions of visitors, from fine to coarse.
     visitors: Vec<ReadablePrecision>,
 }
 
-/// A precision, and how far back its samples can be read.
+/// A precision, with the number of samples.
 #[derive(Debug, Serialize, ToSchema)]
 struct ReadablePrecision {
-    /// The width of the buckets in seconds.
+    /// Bucket width in seconds.
     precision: u32,
-    /// The seconds by which buckets begin after the multiples of the width.
+    /// Seconds between a multiple of the width and the bucket start.
     offset: u32,
-    /// The number of samples that are kept, the current one included: the range of an answer where none was asked for.
+    /// Number of retained samples, including the current bucket. This is the default range of a response.
     samples: u32,
-    /// The number of samples that can be read, the current one included: more than are kept where there is an archive.
+    /// Number of samples that can be read, including the current bucket. An archive increases this number.
     reach: u32,
 }
 
-/// The path of the index, where the first page is another one.
+/// The index should not list this path or the dashboard.
 const PATH: &str = "/api";
 
 const SUMMARY: &str = "The paths that can be read, and how far back samples reach";

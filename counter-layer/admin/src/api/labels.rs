@@ -9,7 +9,7 @@ use super::response::{LabelTop, LabelValue, Labels, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
-/// Buckets that all values are compared over, where the request names no range.
+/// The default number of buckets.
 const RANKED: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {

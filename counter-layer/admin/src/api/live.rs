@@ -1,8 +1,8 @@
 //! Live series as server-sent events.
 //!
-//! A listener has no task: the body of its response requests a reading when it is polled, at most once a second. The
-//! store is therefore not read for clients that read slowly or have disconnected, and it is read once for all clients
-//! that follow the same counters.
+//! Listeners don't spawn tasks: the response body starts a read when it is polled, at most once per second.
+//! Thus, slow or disconnected clients don't cause reads, and clients that follow the same counters share a
+//! read.
 
 mod feed;
 mod listener;
@@ -33,7 +33,7 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::status::Standing;
 
-/// The statistics, the permits of their listeners, and the feeds that these follow.
+/// The statistics, the feeds, and a permit for each listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     stats: Stats,
@@ -42,13 +42,13 @@ pub(crate) struct Live {
     options: Options,
 }
 
-/// How long a response lasts without [`Options::live_until`]. A server that shuts down gracefully waits for its
-/// responses, which cannot detect the shutdown, and containers are often killed after ten seconds.
+/// Maximum response duration if [`Options::live_until`] is not set. A response can't detect a graceful
+/// shutdown, but the server will wait for it, and containers are often killed after ten seconds.
 const MAX_RESPONSE_TIME: Duration = Duration::from_secs(5);
-/// The maximum number of samples that one listener follows, over all its counters.
+/// Maximum number of samples per listener, over all counters.
 const MAX_SAMPLES: u32 = 20_000;
 
-/// Disables response buffering in nginx and in proxies that adopted this header.
+/// Disables response buffering in nginx and other proxies that support this header.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Live {
@@ -78,7 +78,7 @@ async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> R
     let (Counters(mut counters), KeptPrecision(kept), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
-    // Only the live store changes; samples that only an archive has need no reading every second.
+    // Archived samples don't change, so it is enough to follow the live store.
     let kept = Retention { precision: kept.precision, samples: kept.samples };
     let most = NonZeroU32::new(MAX_SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
     let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };

@@ -1,8 +1,9 @@
-//! The mark of an event: how far a client has come, and a hash of what it has from before.
+//! The id of a live event: the progress of the client, and a hash of the samples that it already has.
 //!
-//! A client that connects again shows the mark of the last event that it got. It is sent the samples that
-//! change as a rule anew. Those before were the same when nothing came late in between, and the hash tells:
-//! any instance can compare it with its own reading, and sends all samples where it differs.
+//! A client that reconnects sends this mark back to us, and we always resend the samples that usually change.
+//! Older samples only need to be sent if they changed in the meantime, e.g. because hits arrived late. The
+//! hash detects this, even if the client connects to a different instance: that instance can compare the hash
+//! with the samples that it just read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,22 +14,22 @@ use std::time::Duration;
 
 use counter_core::Timestamp;
 
-/// The count of each bucket that is followed.
+/// Counts by bucket start.
 pub(crate) type Counts = BTreeMap<Timestamp, u64>;
 
-/// The state of a client.
+/// The samples that a client already has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The samples that the hash is about: they end where those begin that change as a rule.
+    /// The samples that are hashed. Samples after this range usually change, so they are always resent.
     range: Range<Timestamp>,
     hash: u64,
 }
 
-/// Buckets that leave retention so soon are not hashed, so that a client may be away for as long.
+/// Buckets this close to the end of retention are not hashed, so that a client can be offline this long.
 const LEAVING: Duration = Duration::from_secs(60);
 
 impl Mark {
-    /// The mark of a client that has these samples of each counter.
+    /// Creates a mark for a client that has these samples of each counter.
     pub(crate) fn new<'a>(
         oldest: Timestamp,
         open_from: Timestamp,
@@ -39,19 +40,21 @@ impl Mark {
         Self { hash: hash(&range, counts), range }
     }
 
-    /// The start of the samples that the client may lack, if these are what it has before them.
+    /// Returns the start of the samples to resend, or `None` if older samples have changed as well.
     pub(crate) fn since<'a>(
         &self,
         oldest: Timestamp,
         counts: impl Iterator<Item = &'a Counts>,
     ) -> Option<Timestamp> {
-        // The mark is from the client: one that ended before it began would ask for all of time.
+        // The client can send any mark. Without this check, a reversed range would request all samples since
+        // 1970.
         let is_kept = oldest <= self.range.start && self.range.start <= self.range.end;
         (is_kept && self.hash == hash(&self.range, counts)).then_some(self.range.end)
     }
 }
 
-/// Instances whose standard libraries hash in different ways send a client more than it lacks.
+/// Different versions of the standard library may hash differently. In this case, a client will just receive
+/// all samples.
 fn hash<'a>(range: &Range<Timestamp>, counts: impl Iterator<Item = &'a Counts>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (place, counts) in counts.enumerate() {

@@ -1,4 +1,4 @@
-//! The numbers in the text format of Prometheus, version 0.0.4.
+//! Metrics in the Prometheus text format, version 0.0.4.
 
 use std::fmt::{Display, Write};
 
@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::options::Options;
 use crate::problem::warn;
 
-/// The source of the answer to a scrape.
+/// The data for a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) stats: Stats,
@@ -25,23 +25,23 @@ pub(crate) struct Source {
     pub(crate) options: Options,
 }
 
-/// The page, one family after the other.
+/// The response text. Series with the same name must be adjacent.
 #[derive(Debug, Default)]
 struct Page(String);
 
-/// Counters that have a series of their own.
+/// Maximum number of counters with separate series.
 const COUNTERS: usize = 500;
 
-/// The number of unreadable keys that an answer names.
+/// Maximum number of unreadable keys in a response.
 const NAMED: usize = 20;
 
-/// A distribution under the name that the semantic conventions of OpenTelemetry give it.
+/// A histogram. We use the OpenTelemetry names if the semantic conventions define them.
 struct Histogram {
     measure: Measure,
     name: &'static str,
     help: &'static str,
-    /// The ends of its buckets, which are ends of bins: powers of two, from this one to this one, each so many times
-    /// the one before.
+    /// The bucket bounds, from `from` to `to`, growing by `factor`. These must be powers of two, because bins
+    /// end at these.
     from: f64,
     to: f64,
     factor: f64,
@@ -116,7 +116,7 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }
 
-/// The state of the rules; none where it cannot be read.
+/// Returns the rule states, or an empty list if the store can't be read.
 async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
     let Some(alerts) = alerts else { return Vec::new() };
     let known =
@@ -124,7 +124,8 @@ async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
     known.map(|known| known.rules).unwrap_or_default()
 }
 
-/// The first counters by name, whether these are all, and what could not be read.
+/// Lifetime totals, sorted by name. `complete` is false if counters are missing, and `unreadable` lists the
+/// keys that can't be read.
 struct Lifetimes {
     lifetimes: Vec<(String, u64)>,
     complete: bool,
@@ -142,14 +143,14 @@ async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
             Err(why) => unreadable.push(why),
         }
     }
-    // Of totals of another type each counter would name the same key.
+    // If the totals key has the wrong type, all counters report the same key.
     unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
     unreadable.dedup();
     Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
 }
 
 impl Page {
-    /// Writes the state of each source, under its name.
+    /// Writes the state of the sources.
     fn sources(&mut self, sources: &[SourceStatus]) {
         let mut family = |kind, name, help, value: fn(&SourceStatus) -> Option<u64>| {
             let values: Vec<_> =
@@ -178,7 +179,7 @@ impl Page {
         family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
     }
 
-    /// Writes which rules are raised, and which are silenced.
+    /// Writes raised and silenced rules.
     fn alerts(&mut self, rules: &[RuleStatus]) {
         let mut family = |name, help, is_so: fn(&RuleStatus) -> bool| {
             let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_so(rule)))).collect();
@@ -192,7 +193,7 @@ impl Page {
         family("access_counter_alert_silenced", help, |rule| rule.silenced.is_some());
     }
 
-    /// Writes the records of producers that were malformed, by reason.
+    /// Writes the number of malformed producer records by reason.
     #[cfg(feature = "hits")]
     fn malformed(&mut self, records: &counter_log::MalformedLines) {
         use counter_log::Malformed;
@@ -202,7 +203,7 @@ impl Page {
         self.family(COUNTER, "access_counter_malformed_records_total", help, "reason", &values);
     }
 
-    /// Writes all metrics of this process; those of one name are next to each other.
+    /// Writes the metrics of this process. These are already grouped by name.
     fn process(&mut self, metrics: &[Metric]) {
         let mut last = "";
         for Metric { name, help, label, value, .. } in metrics {
@@ -224,7 +225,7 @@ impl Page {
         }
     }
 
-    /// In comments, which a scrape passes over.
+    /// Writes unreadable keys as comments, which scrapers ignore.
     fn name(&mut self, unreadable: &[Unreadable]) {
         for Unreadable { key, reason, .. } in unreadable.iter().take(NAMED) {
             self.write(format_args!("# unreadable: {key:?}: {}\n", reason.replace(['\n', '\r'], " ")));
@@ -236,7 +237,7 @@ impl Page {
         self.write(format_args!("{name} {value}\n"));
     }
 
-    /// A family with one label.
+    /// Writes a family with a label.
     fn family(&mut self, kind: &str, name: &str, help: &str, label: &str, values: &[(impl AsRef<str>, u64)]) {
         self.head(kind, name, help);
         for (of, value) in values {
@@ -244,8 +245,8 @@ impl Page {
         }
     }
 
-    /// Writes the distributions of the first pages, and without a route that of all other requests: a query adds all of
-    /// them up.
+    /// Writes a histogram per page, up to the limit, and a histogram without a route for the remaining
+    /// requests. The sum over all of these in a query thus includes all requests.
     fn histogram(&mut self, histogram: &Histogram, distributions: &[(CounterName, Distribution)]) {
         if distributions.iter().any(|(_, distribution)| distribution.count() > 0) {
             self.head("histogram", histogram.name, histogram.help);

@@ -11,18 +11,18 @@ use super::route::{Answer, Route};
 use crate::access::right::NOTES;
 use crate::problem::Problem;
 
-/// The notes about instants of a range.
+/// Notes in a time range.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NoteList {
-    /// Ascending by their instants.
+    /// Sorted by time.
     notes: Vec<Note>,
 }
 
-/// A note about an instant.
+/// A note.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Note {
     id: String,
-    /// The Unix time that it is about.
+    /// Unix time of the note.
     at: u64,
     text: String,
 }
@@ -67,7 +67,7 @@ async fn add(
     Ok((status, Json(Note::from(&note))).into_response())
 }
 
-/// A client that asks twice, as after an answer that was lost, is not told that there was nothing to remove.
+/// Succeeds even if the note does not exist, so that clients can retry if a response was lost.
 async fn remove(
     Asked { state: (stats, notes), parameters: (NoteId(id),), .. }: Asked<(Stats, Notes), (NoteId,)>,
 ) -> Result<StatusCode, Problem> {

@@ -1,4 +1,4 @@
-//! The description of the routes. Its schemas are those of the very types that are sent.
+//! The OpenAPI document. The schemas are derived from the response types.
 
 use axum::response::Response;
 use counter_core::Stats;
@@ -10,10 +10,10 @@ use super::route::{Answer, Catalog, Description, Route};
 use super::{caching, schema};
 use crate::problem::Details;
 
-/// The path of the description.
+/// The path of this document.
 const PATH: &str = "/api/openapi.json";
 
-/// The answers to those who have no access.
+/// Responses to clients without access.
 const NO_ACCESS: [(&str, &str); 3] = [
     ("401", "There are no valid credentials in the request"),
     ("403", "The client may not do this"),
@@ -34,7 +34,8 @@ async fn openapi(
 
 fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
     let mut paths = Map::new();
-    // A path begins with a slash: where the first page has none at its end, it cannot be told of.
+    // OpenAPI paths must start with a slash, so we can't describe the dashboard of a nested router without a
+    // trailing slash.
     for route in routes.iter().filter(|route| mount.is_empty() || route.path != "/") {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method] = operation(route, grid);
@@ -51,7 +52,7 @@ fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
                             answer may have, and `/api` how far back the samples of each precision reach.",
         },
         "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
-        // Which of them there are is for the site to say.
+        // The site decides which of these are enabled.
         "security": [{"bearer": []}, {"basic": []}, {"cookie": []}, {}],
         "paths": paths,
         "components": {
@@ -81,7 +82,7 @@ fn operation(route: &Description, grid: &Grid) -> Value {
     let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
     let refused = |why: &str| json!({"description": why, "content": problem});
     responses.insert("default".to_owned(), refused("A problem"));
-    // A page for those who ask for `text/html`, as browsers do.
+    // Browsers accept `text/html`, and will receive a page instead.
     let either = json!({
         "application/problem+json": {"schema": reference("Problem")},
         "text/html": {"schema": {"type": "string"}},
@@ -145,7 +146,7 @@ fn parameter(described: &parameter::Description, grid: &Grid) -> Value {
         "description": described.text,
         "schema": schema,
     });
-    // A form sends a field that was left empty.
+    // Forms also send empty fields.
     if !described.is_header && !described.is_required() && !described.has_empty_value {
         parameter["allowEmptyValue"] = true.into();
     }

@@ -1,4 +1,4 @@
-//! The parameters of routes: a type for each, which knows its names, how it is read and how it is described.
+//! Route parameters. Each type defines the parameter names, the parser and the description.
 
 mod counters;
 mod explained;
@@ -41,25 +41,25 @@ pub(crate) use time::{USUAL, precision};
 use crate::mount::Mount;
 use crate::problem::Problem;
 
-/// A request for a route: its state, its parameters, and what some routes need besides.
+/// A request to a route, with the parsed parameters.
 #[derive(Debug)]
 pub(crate) struct Asked<S, P> {
     pub(crate) state: S,
     pub(crate) parameters: P,
     pub(crate) headers: HeaderMap,
-    /// The path of the router, without a slash at its end.
+    /// The path of the router, without a trailing slash.
     pub(crate) mount: String,
 }
 
-/// Parameters that are read from a request over the state of its route.
+/// Parameters that can be read from a request, if the route state is available.
 pub(crate) trait Parameters<S>: Sized {
-    /// The descriptions, in the order in which a problem names them.
+    /// Returns the descriptions, in the order in which a problem will list the names.
     fn describe() -> Vec<Description>;
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem>;
 }
 
-/// The description of one parameter.
+/// Describes a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Description {
     pub(crate) name: &'static str,
@@ -67,12 +67,12 @@ pub(crate) struct Description {
     pub(crate) text: &'static str,
     pub(crate) schema: fn(&Grid) -> Value,
     pub(crate) is_header: bool,
-    /// An empty value is a value, and not what a form sends for a field that was left empty.
+    /// An empty value is a value. For other parameters it counts as missing, because forms send empty fields.
     pub(crate) has_empty_value: bool,
     pub(crate) example: Option<&'static str>,
 }
 
-/// The number of times that a parameter occurs in a request.
+/// How often a parameter can occur in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     Once,
@@ -81,14 +81,14 @@ pub(crate) enum Times {
     AnyNumber,
 }
 
-/// The values of a request, by name.
+/// The parameter values of a request.
 #[derive(Debug)]
 pub(crate) struct Values<'a> {
     pairs: Vec<(String, String)>,
     headers: &'a HeaderMap,
 }
 
-/// The schema of a name: at most as many characters as bytes, and none for control.
+/// Returns the schema of a name without control characters. The byte limit also limits the characters.
 fn name_schema(shortest: usize, longest: usize) -> Value {
     json!({
         "type": "string",
@@ -99,7 +99,7 @@ fn name_schema(shortest: usize, longest: usize) -> Value {
 }
 
 impl Description {
-    /// A parameter of the query that may be left out.
+    /// Creates an optional query parameter.
     const fn new(name: &'static str, text: &'static str, schema: fn(&Grid) -> Value) -> Self {
         Self {
             name,
@@ -122,17 +122,17 @@ impl Description {
 }
 
 impl<'a> Values<'a> {
-    /// Reads a query string, in which no other parameters may occur.
+    /// Parses a query string. Unknown parameters are rejected.
     fn parse(query: &str, headers: &'a HeaderMap, known: &[Description]) -> Result<Self, Problem> {
         let known: Vec<_> = known.iter().filter(|parameter| !parameter.is_header).collect();
         let is_known = |name: &str| known.iter().find(|parameter| parameter.name == name);
         let mut pairs = Vec::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match is_known(&name) {
-                // A route without parameters has never looked at its query.
+                // Routes without parameters always ignored the query, and this should not change.
                 None if known.is_empty() => {}
                 None => {
-                    // A parameter that is called a token may be one, and is not repeated.
+                    // This may be an actual token, so the problem must not repeat the value.
                     let value = (name != "token").then_some(&*value);
                     let names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
                     return Err(Problem::parameter(

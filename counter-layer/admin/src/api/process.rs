@@ -1,4 +1,4 @@
-//! The two routes that tell of this process, and ask no store.
+//! The ledger and the health of this process. These routes don't read the store.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};

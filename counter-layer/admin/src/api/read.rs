@@ -1,4 +1,4 @@
-//! Reads that several routes have in common.
+//! Store reads that are shared by multiple routes.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,7 +21,7 @@ impl HasGrid for Stats {
     }
 }
 
-/// Reads the samples of a counter, which has to be known.
+/// Reads the samples of a counter. Fails if the counter is unknown.
 pub(crate) async fn series(
     stats: &Stats,
     counter: &CounterName,
@@ -36,16 +36,16 @@ pub(crate) async fn series(
     Ok(series)
 }
 
-/// The distributions of some counters in a range.
+/// Distributions of counters in a range.
 pub(crate) struct Measured {
     pub(crate) range: Range<Timestamp>,
     pub(crate) found: Distributions,
-    /// All of them together.
+    /// The sum of all distributions.
     pub(crate) merged: Distribution,
     pub(crate) max_age: Option<u64>,
 }
 
-/// Reads what was measured of counters, which have to be known.
+/// Reads the distributions of counters. Fails if a counter is unknown.
 pub(crate) async fn distributions(
     stats: &Stats,
     counters: &[CounterName],
@@ -66,7 +66,7 @@ pub(crate) async fn distributions(
     Ok(Measured { range, found, merged, max_age })
 }
 
-/// Refuses counters of which one is not known. Where the list of counters cannot be read, none is denied.
+/// Fails if a counter is unknown. If the list of counters can't be read, this accepts all counters.
 pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
     let contained = stats.contains_counters(counters).await.map_err(|error| Problem::of(&error, stats))?;
     match counters.iter().zip(contained).find(|(_, contained)| *contained == Ok(false)) {
@@ -75,8 +75,8 @@ pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(),
     }
 }
 
-/// Tells which of these counters, that have no lifetime total, another program counts in the layout of the book: they have
-/// samples all the same.
+/// Returns the counters that are only written by a different program. The given counters must not have
+/// lifetime totals; if samples exist, these have been written in the *Redis in Action* layout.
 pub(crate) async fn counted_elsewhere(
     stats: &Stats,
     counters: &[CounterName],

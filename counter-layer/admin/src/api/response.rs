@@ -1,27 +1,27 @@
-//! The answers in JSON. Fields may be added; none is renamed, and none changes what it means.
+//! JSON responses. You can add fields, but must not rename fields or change the meaning.
 
 use counter_core::CounterName;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// A page of the counters that have samples, by name.
+/// A page of the counters with samples, sorted by name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Counters {
     pub(crate) counters: Vec<KnownCounter>,
-    /// The value of `after` for the next page, if there is one.
+    /// The value of `after` for the next page, if more counters exist.
     pub(crate) next: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// Something in the store that is not what belongs there, so that what it should be is not known.
+/// An invalid value in the store. The actual value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Unreadable {
     /// The key in the store.
     key: String,
     /// The reason.
     reason: String,
-    /// The starts of the buckets whose counts are not known, where only some are.
+    /// The start times of the buckets with unknown counts, unless all counts are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     buckets: Vec<u64>,
 }
@@ -29,13 +29,13 @@ pub(crate) struct Unreadable {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct KnownCounter {
     pub(crate) counter: String,
-    /// The precisions that it has samples of, in seconds, ascending.
+    /// The precisions with samples in seconds, in ascending order.
     pub(crate) precisions: Vec<u32>,
-    /// Everything it ever counted here; null where that cannot be read, or only another program counted it.
+    /// The lifetime total; null if it can't be read, or if only a different program counted.
     pub(crate) lifetime: Option<u64>,
 }
 
-/// The samples of one counter, or of several.
+/// Samples of a single counter or of multiple counters.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum OneOrMore {
@@ -43,36 +43,36 @@ pub(crate) enum OneOrMore {
     More(MoreSeries),
 }
 
-/// The samples of several counters, in the order in which they were asked for.
+/// Samples of multiple counters, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MoreSeries {
     pub(crate) series: Vec<Series>,
 }
 
-/// The samples of one counter at one precision.
+/// Samples of a counter at one precision.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Series {
     pub(crate) counter: String,
-    /// The width of the buckets in seconds.
+    /// Bucket width in seconds.
     pub(crate) precision: u32,
-    /// The range, where none was asked for and more can be read than the answer has: its first second.
+    /// Unix time of the start of the range, if the request does not have `from` and the range was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<u64>,
     /// Ascending.
     pub(crate) samples: Vec<Sample>,
-    /// The part that cannot be read: it has no samples, which does not mean 0.
+    /// The unreadable part of the series. Missing samples in this part are unknown instead of 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unreadable: Option<Unreadable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Sample {
-    /// The bucket's first Unix second.
+    /// Unix time of the bucket start.
     pub(crate) start: u64,
     pub(crate) count: u64,
 }
 
-/// The sum of the samples of a range.
+/// The sum of the samples in a range.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Total {
     pub(crate) counter: String,
@@ -82,11 +82,11 @@ pub(crate) struct Total {
     pub(crate) total: u64,
 }
 
-/// Everything that this library ever counted, also what has left retention.
+/// Lifetime totals of this library, including hits that are older than retention.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Lifetimes {
     pub(crate) lifetimes: Vec<Lifetime>,
-    /// The keys that cannot be read: their totals are null.
+    /// Unreadable keys. The affected totals are null.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -94,19 +94,19 @@ pub(crate) struct Lifetimes {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Lifetime {
     pub(crate) counter: String,
-    /// Null where it cannot be read, or only another program counted it: what others count in the layout of the book
-    /// is in samples and not in lifetimes.
+    /// Null if the total can't be read, or if only a different program counted. The *Redis in Action* layout,
+    /// which other programs can write, does not contain lifetime totals.
     pub(crate) total: Option<u64>,
 }
 
-/// The counters with the most hits of a range, the first first.
+/// The counters with the most hits in a range, in descending order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Top {
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) top: Vec<Place>,
-    /// The keys that cannot be read: their counters have no place.
+    /// Unreadable keys. The affected counters are missing in `top`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -117,33 +117,35 @@ pub(crate) struct Place {
     pub(crate) count: u64,
 }
 
-/// The values of labels with the most hits of a range.
+/// The label values with the most hits in a range.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Labels {
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// In the order in which they were asked for; otherwise all, by name.
+    /// In the order of the request, otherwise sorted by name.
     pub(crate) labels: Vec<LabelTop>,
 }
 
-/// The values of one label.
+/// The values of a label.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LabelTop {
     pub(crate) label: String,
-    /// All hits: those of every value, of none and of others.
+    /// All hits, including `none` and `other`.
     pub(crate) total: u64,
-    /// The hits of requests without a value.
+    /// Hits without a value.
     pub(crate) none: u64,
-    /// The hits of values that had no place of their own, and of texts that are no values.
+    /// Hits with values that did not fit into the limit, or with invalid values.
     pub(crate) other: u64,
-    /// The most hits that any one value may have among the others: each has its count, or up to this many more.
+    /// The maximum number of hits in `other` that might belong to a single value. The actual count of a value
+    /// is up to this much higher.
     pub(crate) missed: u64,
-    /// True if the label has more values than one read may cover: `total` lacks some of the rarest.
+    /// True if the label has too many values to read. In this case, `total` does not include some rare
+    /// values.
     pub(crate) is_partial: bool,
     /// The values with the most hits, in descending order.
     pub(crate) values: Vec<LabelValue>,
-    /// The keys that cannot be read: their values are missing.
+    /// Unreadable keys. The affected values are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -154,7 +156,7 @@ pub(crate) struct LabelValue {
     pub(crate) count: u64,
 }
 
-/// An estimate of how many different visitors some counters had together.
+/// An estimate of the number of distinct visitors to any of the counters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Uniques {
     pub(crate) counters: Vec<String>,
@@ -162,14 +164,14 @@ pub(crate) struct Uniques {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) uniques: u64,
-    /// The error as a fraction of `uniques`: two estimates in three are closer than this.
+    /// The standard error as a fraction of `uniques`. Two thirds of all estimates are within this error.
     pub(crate) standard_error: f64,
-    /// The width of a salt epoch in seconds: unless visitors are told apart by something stable,
-    /// a visitor of several epochs counts in each.
+    /// The length of a salt epoch in seconds. A visitor will count again in the next epoch, unless the
+    /// identity is stable.
     pub(crate) salt_epoch: u32,
 }
 
-/// The counters with the highest means of a range, the first first.
+/// The counters with the highest mean in a range, in descending order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Slowest {
     pub(crate) precision: u32,
@@ -180,15 +182,15 @@ pub(crate) struct Slowest {
     /// The unit of the values: `seconds` or `bytes`.
     pub(crate) unit: &'static str,
     pub(crate) slowest: Vec<Summary>,
-    /// The error as a fraction of a value: true ones are no further away, and that of `sum_of_squares` no further than
-    /// twice as far and a bit.
+    /// The maximum error as a fraction of the value. The error of `sum_of_squares` can be slightly more than
+    /// two times this.
     pub(crate) relative_error: f64,
-    /// The keys that cannot be read: their counters have no place.
+    /// Unreadable keys. The affected counters are missing in `slowest`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// The summary that *Redis in Action* keeps of a time under `stats:`, and the mean.
+/// The mean, and the summary that *Redis in Action* stores under `stats:`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Summary {
     pub(crate) counter: String,
@@ -200,7 +202,7 @@ pub(crate) struct Summary {
     pub(crate) mean: f64,
 }
 
-/// Percentiles of what some counters measured together.
+/// Percentiles of a measure over all counters in the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Percentiles {
     pub(crate) counters: Vec<String>,
@@ -211,50 +213,50 @@ pub(crate) struct Percentiles {
     pub(crate) of: &'static str,
     /// The unit of the values: `seconds` or `bytes`.
     pub(crate) unit: &'static str,
-    /// The number of requests that were measured.
+    /// The number of measured requests.
     pub(crate) count: u64,
-    /// Over all of the range, in the order in which they were asked for.
+    /// Percentiles over the whole range, in the order of the request.
     pub(crate) percentiles: Vec<Percentile>,
-    /// The error as a fraction of a value: the true one is no further away.
+    /// The maximum error as a fraction of the value.
     pub(crate) relative_error: f64,
-    /// The buckets in which anything was measured, ascending.
+    /// The buckets with measured requests, in ascending order.
     pub(crate) buckets: Vec<PercentileBucket>,
-    /// The keys that cannot be read: what is in them is left out.
+    /// Unreadable keys. The affected values are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Percentile {
-    /// The share of all requests that do not exceed the value.
+    /// The fraction of requests that do not exceed this value.
     pub(crate) q: f64,
-    /// Null where nothing was measured.
+    /// Null if no requests have been measured.
     pub(crate) value: Option<f64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PercentileBucket {
-    /// The bucket's first Unix second.
+    /// Unix time of the bucket start.
     pub(crate) start: u64,
     pub(crate) count: u64,
-    /// In the order of the percentiles.
+    /// In the order of `percentiles`.
     pub(crate) values: Vec<f64>,
 }
 
-/// Numbers of requests by their status, of some counters together.
+/// The number of requests by status, over all counters in the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Statuses {
     pub(crate) counters: Vec<String>,
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Which statuses these are: `status` of HTTP, or `grpc`.
+    /// The measure: `status` for HTTP, or `grpc`.
     pub(crate) of: &'static str,
-    /// The number of requests that have a status.
+    /// The number of requests with a status.
     pub(crate) count: u64,
-    /// Ascending. Of HTTP, 499 is a request that was aborted, and 0 one whose service failed without an answer.
+    /// In ascending order. For HTTP, 499 is an aborted request, and 0 a service error instead of a response.
     pub(crate) statuses: Vec<StatusCount>,
-    /// The keys that cannot be read: what is in them is left out.
+    /// Unreadable keys. The affected values are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -266,7 +268,7 @@ pub(crate) struct StatusCount {
 }
 
 impl Series {
-    /// Creates a series with a sample for every bucket of the range, or only for those that have one.
+    /// Creates a series. If `filled`, this includes zero samples for empty buckets.
     pub(crate) fn new(counter: &CounterName, series: &counter_core::Series, filled: bool) -> Self {
         let samples = if filled {
             series.zero_filled().map(Sample::from).collect()
@@ -282,7 +284,7 @@ impl Series {
         }
     }
 
-    /// Creates a series of a counter whose key holds something else.
+    /// Creates a series for a counter that can't be read.
     pub(crate) fn unreadable(
         counter: &CounterName,
         precision: u32,
@@ -298,11 +300,11 @@ impl Series {
     }
 }
 
-/// The number of unreadable keys that an answer names.
+/// Maximum number of unreadable keys in a response.
 const NAMED: usize = 100;
 
 impl Unreadable {
-    /// Each key once, and 100 at most.
+    /// Returns the distinct keys, up to [`MAX_KEYS`].
     pub(crate) fn list(all: impl IntoIterator<Item = counter_core::visits::Unreadable>) -> Vec<Self> {
         let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
         list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));

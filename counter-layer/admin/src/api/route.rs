@@ -1,4 +1,4 @@
-//! A route: its path, its handler, its parameters and its description, all in one place.
+//! Routes. A route combines path, handler, parameters and description in one value.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,44 +13,45 @@ use super::parameter::{self, Asked, Parameters};
 use super::schema::{self, AddSchema};
 use crate::upload::Upload;
 
-/// A path with one method, which is served and described.
+/// A path and a method, with the handler and the description.
 #[derive(Debug)]
 pub(crate) struct Route {
     handler: MethodRouter,
     pub(crate) description: Description,
 }
 
-/// The description of a route; its parameters are those that its handler reads.
+/// Describes a route. The parameters are derived from the handler.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) summary: &'static str,
-    /// The most that an answer may have, which no schema can say, since it is about several parameters.
+    /// A note on the response limits. A schema can't express these, because they depend on multiple
+    /// parameters.
     pub(crate) most: Option<&'static str>,
     pub(crate) parameters: Vec<parameter::Description>,
-    /// The media type and the meaning of the body of a request, where there is one.
+    /// The media type and the description of the request body, if the route reads it.
     pub(crate) body: Option<(&'static str, &'static str)>,
-    /// Answers by their status.
+    /// Responses by status.
     pub(crate) answers: Vec<(&'static str, Answer)>,
-    /// The refusals beside those of every route, by status.
+    /// Errors by status, in addition to the common errors.
     pub(crate) refusals: Vec<(&'static str, &'static str)>,
     pub(crate) schemas: Vec<AddSchema>,
 }
 
-/// The content of an answer.
+/// The response content.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Nothing,
-    /// The schema of this name.
+    /// JSON with the schema of this name.
     Json(String),
-    /// A media type, and the meaning of the text.
+    /// Text, with a media type and a description.
     Text(&'static str, &'static str),
-    /// Samples, in one of the two formats of a file.
+    /// Samples, as CSV or NDJSON.
     File,
 }
 
-/// The descriptions of all routes of a router, for those of its routes that tell of them.
+/// The descriptions of all routes. Used by routes that list the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog(Arc<OnceLock<Vec<Description>>>);
 
@@ -107,7 +108,7 @@ impl Route {
         Self::new("post", path, summary, P::describe(), handler)
     }
 
-    /// A page, which has no parameters of the API.
+    /// Creates a page of the dashboard. Pages don't use API parameters.
     pub(crate) fn page(path: &'static str, summary: &'static str, handler: MethodRouter) -> Self {
         Self::new("get", path, summary, Vec::new(), handler)
     }
@@ -138,12 +139,12 @@ impl Route {
         self
     }
 
-    /// Answers with a text of this media type.
+    /// Describes a text response.
     pub(crate) fn text(self, kind: &'static str, meaning: &'static str) -> Self {
         self.answer("200", Answer::Text(kind, meaning))
     }
 
-    /// Answers with the JSON of this type.
+    /// Describes a JSON response.
     pub(crate) fn json<T: ToSchema>(self) -> Self {
         self.json_with::<T>("200")
     }
@@ -153,13 +154,13 @@ impl Route {
         self.answer(status, Answer::Json(name)).schema::<T>()
     }
 
-    /// Describes a type that an answer refers to.
+    /// Adds the schema of a nested type.
     pub(crate) fn schema<T: ToSchema>(mut self) -> Self {
         self.description.schemas.push(schema::add::<T>);
         self
     }
 
-    /// Answers 304 when the client has the answer already.
+    /// Describes the 304 response of routes that support `If-None-Match`.
     pub(crate) fn cached(self) -> Self {
         self.answer("304", Answer::Nothing)
     }
@@ -177,7 +178,8 @@ impl Route {
 
 type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// Gives all handlers one type, so that what axum makes of a handler is compiled once and not for each route.
+/// Boxes a handler. We only need to instantiate axum's handler machinery for a single type instead of every
+/// route.
 fn boxed<S, P, F, R>(state: S, handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static) -> Handler
 where
     S: Clone + Send + Sync + 'static,
@@ -188,7 +190,7 @@ where
     boxed_with_body(state, move |asked, _| handler(asked))
 }
 
-/// Does the same to handlers that read the body of a request.
+/// Boxes a handler that reads the request body.
 fn boxed_with_body<S, P, F, R>(
     state: S,
     handler: impl Fn(Asked<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
@@ -215,7 +217,7 @@ fn serving(method: MethodFilter, handler: Handler) -> MethodRouter {
     on(method, move |request: Request| handler(request))
 }
 
-/// Serves these routes, and returns their descriptions.
+/// Builds a router from the routes, and returns the descriptions.
 pub(crate) fn serve(routes: Vec<Route>) -> (Router, Vec<Description>) {
     let mut router = Router::new();
     let mut descriptions = Vec::with_capacity(routes.len());
@@ -227,9 +229,9 @@ pub(crate) fn serve(routes: Vec<Route>) -> (Router, Vec<Description>) {
 }
 
 impl Catalog {
-    /// Sets the descriptions, once all routes are there.
+    /// Sets the descriptions. This must be called when all routes are known.
     pub(crate) fn set(&self, descriptions: Vec<Description>) {
-        // A router is put together once.
+        // Can't fail: a router is only built once.
         _ = self.0.set(descriptions);
     }
 

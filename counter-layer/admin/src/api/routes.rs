@@ -1,4 +1,4 @@
-//! The list of all routes of the admin router, in the order of the index.
+//! All routes of the admin router, in index order.
 
 use counter_core::Stats;
 
@@ -29,7 +29,7 @@ use super::uniques;
 use crate::access::Access;
 use crate::options::Options;
 
-/// The routes, of which `first` answers at the root.
+/// Returns the routes. `first` will be served at the root.
 pub(crate) fn routes(
     first: Route,
     stats: &Stats,

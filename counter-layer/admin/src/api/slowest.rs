@@ -8,7 +8,7 @@ use super::response::{Slowest, Summary, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
-/// Buckets that counters are compared over, where the request names no range: the one that is open, and the last.
+/// The default number of buckets: the open bucket and the one before it.
 const RANKED: u64 = 2;
 
 pub(crate) fn route(stats: &Stats) -> Route {

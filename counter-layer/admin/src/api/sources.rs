@@ -8,39 +8,39 @@ use super::parameter::Asked;
 use super::route::Route;
 use crate::status::{Dropped, Ignored};
 
-/// The sources that this process has opened, by name.
+/// The open sources of this process, sorted by name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Sources {
     sources: Vec<Source>,
 }
 
-/// A log that is counted exactly once, from a position that the store keeps.
+/// A log that is counted exactly once, because the position is stored with the counts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Source {
     name: String,
-    /// The position up to which this process has read.
+    /// The position after the latest record that this process read.
     position: u64,
-    /// The position up to which the store has counted everything.
+    /// The position up to which the store has counted all records.
     counted: u64,
-    /// The end of the log; null where its reader does not know it.
+    /// The end of the log; null if the reader can't determine it.
     end: Option<u64>,
-    /// The positions between `counted` and `end`.
+    /// The number of positions between `counted` and `end`.
     lag: Option<u64>,
-    /// The Unix time of the latest record that made a hit.
+    /// Unix time of the latest record with a hit.
     latest: Option<u64>,
-    /// The age of that record, 0 at the end of the log; null where either is not known.
+    /// The age of this record, or 0 at the end of the log; null if the time or the end is unknown.
     lag_seconds: Option<u64>,
-    /// The Unix time of the last commit of this process that the store acknowledged.
+    /// Unix time of the latest commit by this process that the store acknowledged.
     committed: Option<u64>,
-    /// Nothing more was counted for a minute, although the log goes on.
+    /// Whether the source made no progress for a minute, although the log contains more records.
     stands_still: bool,
-    /// Records that were read in a second, over the last ten seconds or a little more.
+    /// Records read per second, over the past ten seconds or slightly longer.
     records_per_second: f64,
     records: SourceRecords,
     hits: SourceHits,
 }
 
-/// `read` is the sum of the others but `lost`.
+/// `read` is the sum of all other fields except `lost`.
 #[derive(Debug, Serialize, ToSchema)]
 struct SourceRecords {
     read: u64,
@@ -50,21 +50,21 @@ struct SourceRecords {
     unmatched: u64,
     ignored: Ignored,
     malformed: u64,
-    /// Positions that the log no longer had when the reader came to them; no part of `read`.
+    /// Positions that had been deleted from the log when the reader got to them; not included in `read`.
     lost: u64,
 }
 
-/// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and those that were dropped.
+/// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and the dropped hits.
 #[derive(Debug, Serialize, ToSchema)]
 struct SourceHits {
     recorded: u64,
     applied: u64,
     pending: u64,
     expired: u64,
-    /// Hits that went back to the log, for the next reader.
+    /// Hits returned to the log, to be read again by the next reader.
     returned: u64,
     dropped: Dropped,
-    /// A part of `recorded`.
+    /// Included in `recorded`.
     overflow: u64,
 }
 

@@ -7,7 +7,7 @@ use super::response::{Place, Top, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
-/// Buckets that all counters are compared over, where the request names no range: 10,000 counters can be.
+/// The default number of buckets. With this limit, a ranking can compare 10,000 counters.
 const RANKED: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {

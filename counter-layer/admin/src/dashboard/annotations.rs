@@ -1,4 +1,4 @@
-//! Annotations of charts: what happened in their time, wherever that is known from.
+//! Chart annotations from all available sources.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use counter_core::{CounterName, Error, Timestamp};
 
 use super::chart::annotations::{Annotation, AnnotationKind};
 
-/// The places that annotations come from.
+/// The sources of annotations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Annotators {
     pub(crate) notes: Option<Notes>,
@@ -16,12 +16,12 @@ pub(crate) struct Annotators {
 }
 
 impl Annotators {
-    /// Returns `true` if there is a page of alerts.
+    /// Returns `true` if the alerts page exists.
     pub(crate) const fn has_alerts(&self) -> bool {
         self.alerts.is_some()
     }
 
-    /// Reads the notes about a range.
+    /// Reads the notes in a range.
     pub(crate) async fn notes(&self, range: Range<Timestamp>) -> Result<Vec<Annotation>, Error> {
         let Some(notes) = &self.notes else { return Ok(Vec::new()) };
         let annotation = |note: Note| Annotation {
@@ -33,7 +33,7 @@ impl Annotators {
     }
 }
 
-/// Returns the alerts of a range that are about one of these counters.
+/// Returns the alerts in a range that concern any of the given counters.
 pub(crate) fn alerts(
     known: &AlertsStatus,
     counters: &[CounterName],

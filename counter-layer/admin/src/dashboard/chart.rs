@@ -1,7 +1,7 @@
-//! Lines over time as SVG, drawn from values alone.
+//! Lines over time as SVG, drawn only from the given values.
 //!
-//! The content of the canvas is drawn in a box of fixed size that stretches with the page. Strokes and text do not
-//! stretch, so that a chart is as readable on a telephone as on a large screen.
+//! The canvas content is drawn in a box of fixed size and stretched to the page width. Strokes and text are
+//! not stretched, so a chart is readable on both phones and large screens.
 
 pub(crate) mod canvas;
 pub(crate) mod curve;

@@ -1,4 +1,4 @@
-//! Numbers, amounts and instants as text.
+//! Formats numbers, units and instants.
 
 pub(crate) mod numbers;
 pub(crate) mod units;

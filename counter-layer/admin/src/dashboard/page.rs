@@ -1,4 +1,4 @@
-//! The pages and their routes.
+//! The pages and routes.
 
 pub(crate) mod assets;
 pub(crate) mod frame;

@@ -1,4 +1,4 @@
-//! The chart of a page, with the choices above it and the numbers below it.
+//! The page chart with its controls and sums.
 
 pub(crate) mod controls;
 pub(crate) mod forecast;

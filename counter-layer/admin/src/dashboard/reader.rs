@@ -1,4 +1,4 @@
-//! The statistics as a page reads them: what cannot be read is not known, and the page says so.
+//! Reads the statistics for a page. Unreadable data is treated as unknown, and the page will show a warning.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use tokio::sync::OnceCell;
 use super::annotations::{self, Annotators};
 use super::chart::annotations::Annotation;
 
-/// Keys that a page names.
+/// The maximum number of keys listed in the warning.
 const NAMED: usize = 5;
 
-/// The statistics, and what of them could not be read for one page.
+/// The statistics, and the keys that could not be read for this page.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) stats: &'a Stats,
@@ -31,7 +31,8 @@ impl<'a> Reader<'a> {
         Self { stats, annotators, unreadable: Mutex::default(), alerts: OnceCell::new() }
     }
 
-    /// Returns the events in a range, of the site or of these counters, ascending; nothing where that cannot be read.
+    /// Returns site-wide events and events for these counters, in ascending order. Empty if the events can't
+    /// be read.
     pub(crate) async fn annotations(
         &self,
         counters: &[CounterName],
@@ -44,8 +45,8 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// The state of the rules and the history, which is read once for a page; nothing where there are none, or where it
-    /// cannot be read.
+    /// Returns the rules and the history. This will be read only once for a page, and is `None` if alerts are
+    /// disabled or can't be read.
     pub(crate) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
         let read = || async {
             match &self.annotators.alerts {
@@ -56,7 +57,7 @@ impl<'a> Reader<'a> {
         Ok(self.alerts.get_or_try_init(read).await?.as_ref())
     }
 
-    /// The content; nothing where the store holds something else.
+    /// Returns the content, or the default if the stored value is malformed.
     fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
         read.or_else(|error| match error.kind() {
             ErrorKind::Malformed { key } => {
@@ -68,7 +69,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The samples of each of these counters; nothing of those that cannot be read.
+    /// Returns the samples of each counter, or `None` for unreadable counters.
     pub(crate) async fn series_many(
         &self,
         counters: &[CounterName],
@@ -80,13 +81,13 @@ impl<'a> Reader<'a> {
         Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
     }
 
-    /// The lifetime totals of these counters.
+    /// Returns the lifetime total of each counter.
     pub(crate) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let all = self.stats.lifetimes_by_counter(counters).await?;
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
-    /// The visitors of each of these counters.
+    /// Returns the visitors of each counter.
     pub(crate) async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
@@ -97,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
     }
 
-    /// The visitors of a counter in each of these ranges.
+    /// Returns the visitors of a counter in each range.
     pub(crate) async fn uniques_by_range(
         &self,
         counter: &CounterName,
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
     }
 
-    /// The distributions of these measures of a counter.
+    /// Returns the distributions of a counter for these measures.
     pub(crate) async fn distributions(
         &self,
         counter: &CounterName,
@@ -122,7 +123,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// All counters by name up to about this number, and whether there are more.
+    /// Returns all counters by name up to about this number, and `true` if there are more.
     pub(crate) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The note about everything that could not be read for the page.
+    /// Returns a warning that lists the keys that could not be read.
     pub(crate) fn unread(self) -> Option<String> {
         let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
         if unreadable.is_empty() {
@@ -170,8 +171,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The sum of the samples from an instant until another; of the bucket that the latter lies in, the part before it.
-/// Nothing where a bucket of that time is not known.
+/// Sums the samples between two instants, with a proportional part of the bucket that contains `until`.
+/// Returns `None` if any bucket in this range is unknown.
 pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
     let is_meant = |start: Timestamp| (from..until).contains(&start);
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
@@ -187,7 +188,7 @@ pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) 
     Some(samples.map(part).fold(0, u64::saturating_add))
 }
 
-/// The sum of a series of which every bucket is known.
+/// Sums a series, or returns `None` if any bucket is unknown.
 pub(crate) fn total(series: Option<Series>) -> Option<u64> {
     series?.known_total().ok()
 }

@@ -1,4 +1,4 @@
-//! The state of a page, as its address says it.
+//! The state of a page, parsed from the address.
 
 pub(crate) mod range;
 pub(crate) mod buckets;

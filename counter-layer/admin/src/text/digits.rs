@@ -1,11 +1,11 @@
-//! Whole numbers as people read them.
+//! Formats integers for humans.
 
-/// Writes `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     in_groups(&number.to_string())
 }
 
-/// Puts a comma before each three digits from the right.
+/// Inserts a comma between groups of three digits.
 pub(crate) fn in_groups(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {

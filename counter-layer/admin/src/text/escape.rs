@@ -1,4 +1,4 @@
-/// Escapes a text for use between tags and in attributes, and leaves out characters that XML cannot have.
+/// Escapes text to be used between tags or in attributes, and removes characters not allowed in XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -16,18 +16,18 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Isolates a name from the text around it: letters that are written from right to left, and characters that change the
-/// direction, have no effect outside (Unicode Standard Annex #9, first strong isolates).
+/// Isolates a name from the surrounding text, so that right-to-left letters and direction controls have no
+/// effect outside (Unicode Standard Annex #9, first strong isolates).
 pub(crate) fn isolated(name: &str) -> String {
     format!("\u{2068}{}\u{2069}", without_controls(name))
 }
 
-/// Isolates a name in a page, in an element of its own.
+/// Isolates a name via an HTML element.
 pub(crate) fn bdi(name: &str) -> askama::filters::Safe<String> {
     askama::filters::Safe(format!("<bdi>{}</bdi>", escape(&without_controls(name))))
 }
 
-/// Replaces the characters that could end an isolate.
+/// Replaces characters that could end an isolate.
 fn without_controls(name: &str) -> String {
     let is_control = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars().map(|c| if is_control(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()

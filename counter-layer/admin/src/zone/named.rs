@@ -1,4 +1,4 @@
-//! Zones by their names in the IANA database.
+//! Time zones by IANA name.
 
 use std::error::Error;
 use std::fmt;
@@ -8,26 +8,26 @@ use jiff::tz::TimeZone;
 
 use super::{Zone, instant};
 
-/// The error of a name that no time zone has.
+/// Error returned if a time zone does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeZoneError {
-    /// The name.
+    /// The requested name.
     pub name: String,
 }
 
 impl Zone {
-    /// Returns the zone of this name in the IANA database.
+    /// Returns the IANA time zone with this name.
     pub(crate) fn new(name: &str) -> Result<Self, TimeZoneError> {
         let zone = find(name)?;
-        // UTC under any name has the buckets of the store.
+        // We can just use the buckets of the store, even if UTC is named by an alias.
         let is_utc = zone == TimeZone::UTC || zone.iana_name().is_some_and(|name| name.ends_with("UTC"));
         Ok(Self { named: (!is_utc).then_some(zone) })
     }
 }
 
-/// Returns a function from an instant to the seconds by which the clocks of a time zone of the IANA database are ahead of
-/// UTC, such as for the days of reports.
+/// Returns a function that maps an instant to the UTC offset in seconds of an IANA time zone, e.g. for the
+/// days of reports.
 ///
 /// ```
 /// use counter_admin::utc_offset;
@@ -40,7 +40,7 @@ impl Zone {
 /// ```
 ///
 /// # Errors
-/// Fails if there is no time zone of this name.
+/// Fails if the time zone does not exist.
 pub fn utc_offset(name: &str) -> Result<impl Fn(Timestamp) -> i32 + Send + Sync + 'static, TimeZoneError> {
     let zone = find(name)?;
     Ok(move |at| instant(at).map_or(0, |at| zone.to_offset(at).seconds()))
@@ -71,7 +71,7 @@ mod tests {
         let berlin = Zone::new("europe/berlin").expect("a zone");
         assert_eq!((berlin.name(), berlin.is_utc()), ("Europe/Berlin", false));
         for (noon, hours) in [
-            // 2026-03-29 and 2026-10-25, on which clocks are changed, and the days after these.
+            // 2026-03-29 and 2026-10-25, when clocks change, and the following days.
             (1_774_778_400, 23),
             (1_774_864_800, 24),
             (1_792_926_000, 25),
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_day_begins_where_clocks_pass_over_midnight() {
-        // In Cairo summer time began on 2026-04-24 at 0:00, which became 1:00.
+        // In Cairo, summer time starts on 2026-04-24 at 0:00, which becomes 1:00.
         let cairo = Zone::new("Africa/Cairo").expect("a zone");
         let day = cairo.day(unix(1_777_028_400));
         assert_eq!((day, cairo.local(day).as_unix() % 86_400), (unix(1_776_981_600), 3600));

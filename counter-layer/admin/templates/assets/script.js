@@ -1,8 +1,8 @@
-// Keeps the page up to date, moves through it without loading it anew, and shows times in the viewer's
-// zone. Everything is there without it.
+// Keeps the page up to date, follows links without a full reload, and shows times in the time zone of
+// the viewer. All pages also work without this script.
 "use strict";
 (() => {
-  const EVERY = 1000, QUIET = 5000, ROWS_EVERY = 10_000, PATIENCE = 5;
+  const POLL_INTERVAL = 1000, MAX_POLL_INTERVAL = 5000, TABLE_INTERVAL = 10_000, TOLERATED_FAILURES = 5;
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
   const utc = () => root.dataset.zone === "utc";
@@ -19,7 +19,7 @@
   };
   const formats = new Map();
   const write = (milliseconds, style) => {
-    // A day is one of the site, whoever looks at it.
+    // Days are always in the time zone of the site.
     const zone = utc() || style.startsWith("d") ? root.dataset.site : undefined;
     const key = style + zone;
     if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...options[style], timeZone: zone }));
@@ -41,22 +41,22 @@
 
   // --- the chart
 
-  // The start of the bucket that is looked at; another one takes its place as time goes on.
-  let looked = null;
+  // The start of the selected bucket. We keep the start because the index changes with time.
+  let selected = null;
   const rows = () => [...(byId("twin")?.rows ?? [])].reverse();
   const startOf = (row) => row.querySelector("time").dateTime;
-  const look = (place) => {
+  const select = (place) => {
     const all = rows(), lines = byId("lines");
     if (!all.length || !lines) return;
     const row = all[Math.max(0, Math.min(all.length - 1, place))];
-    looked = startOf(row);
+    selected = startOf(row);
     place = all.indexOf(row);
     const middle = (1000 * (place + 0.5)) / all.length;
     byId("cross").setAttribute("d", `M${middle} 0V220`);
-    const said = document.createElement("span");
+    const timePart = document.createElement("span");
     const time = row.querySelector("time");
-    said.textContent = time.textContent;
-    const parts = [said];
+    timePart.textContent = time.textContent;
+    const parts = [timePart];
     [...row.cells].slice(1).forEach((cell, number) => {
       if (!cell.textContent) return;
       const head = byId("twin-head").rows[0].cells[number + 1], name = head.textContent;
@@ -85,21 +85,21 @@
     lines.setAttribute("aria-valuemin", 0);
     lines.setAttribute("aria-valuemax", Math.max(0, all.length - 1));
     lines.setAttribute("aria-valuenow", Math.max(0, all.length - 1));
-    // What they say the script says better, and at once.
+    // The readout replaces the titles and is immediate.
     for (const title of lines.querySelectorAll("title")) title.remove();
-    if (looked === null) return;
-    const place = all.findIndex((row) => startOf(row) === looked);
-    if (place < 0) look(0); else look(place);
+    if (selected === null) return;
+    const place = all.findIndex((row) => startOf(row) === selected);
+    if (place < 0) select(0); else select(place);
   };
   document.addEventListener("pointermove", (event) => {
     const lines = event.target.closest?.("#lines");
     if (!lines) return;
     const box = lines.getBoundingClientRect();
-    look(Math.floor(((event.clientX - box.left) / box.width) * rows().length));
+    select(Math.floor(((event.clientX - box.left) / box.width) * rows().length));
   });
   const moveInChart = (event) => {
     const all = rows(), last = all.length - 1;
-    const found = all.findIndex((row) => startOf(row) === looked);
+    const found = all.findIndex((row) => startOf(row) === selected);
     const place = found < 0 ? last + 1 : found;
     const to = {
       ArrowLeft: place - 1, ArrowDown: place - 1, ArrowRight: found < 0 ? 0 : place + 1, ArrowUp: found < 0 ? 0 : place + 1,
@@ -107,19 +107,19 @@
     }[event.key];
     if (to === undefined) return;
     event.preventDefault();
-    look(to);
+    select(to);
   };
 
   // --- parts
 
-  const take = (page) => {
+  const apply = (page) => {
     for (const next of page.querySelectorAll("[data-part]")) {
       const current = byId(next.id);
       if (!current) continue;
       localise(next);
       if (next.dataset.f) current.dataset.f = next.dataset.f;
       if (next.id === "plot") {
-        // The focus is on what is inside, so that stays.
+        // The inner element might have the focus, so we only replace the content.
         const [lines, fresh] = [current.querySelector("#lines"), next.querySelector("#lines")];
         lines.setAttribute("aria-label", fresh.getAttribute("aria-label"));
         lines.replaceChildren(...fresh.childNodes);
@@ -133,51 +133,51 @@
   };
   const read = async (address, tag) => {
     const headers = { accept: "text/html", ...(tag && { "if-none-match": tag }) };
-    const answer = await fetch(address, { headers, cache: "no-store" });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    return { answer, page };
+    const response = await fetch(address, { headers, cache: "no-store" });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    return { response, page };
   };
-  const say = (text, on) => {
+  const setLive = (text, on) => {
     const live = byId("live");
     if (live.textContent !== text) live.textContent = text;
     live.classList.toggle("on", on);
   };
 
-  // It asks every second while something changes, and less and less often while nothing does.
-  let moving = 0, failed = 0, rowsAt = Date.now(), pause = EVERY, tag = null;
-  // The answer of an older address must not overwrite a newer page.
+  // Polls every second while the page changes, and less often otherwise.
+  let moving = 0, failed = 0, rowsAt = Date.now(), pause = POLL_INTERVAL, tag = null;
+  // A late response for a previous address must not overwrite the current page.
   const refresh = async (generation) => {
-    const withRows = Date.now() - rowsAt >= ROWS_EVERY;
+    const withRows = Date.now() - rowsAt >= TABLE_INTERVAL;
     const { address, parts } = document.body.dataset;
     try {
-      const { answer, page } = withRows ? await read(address) : await read(parts, tag);
+      const { response, page } = withRows ? await read(address) : await read(parts, tag);
       if (generation !== moving) return;
-      const same = answer.status === 304;
-      if (!same) take(page);
-      if (!same && !answer.ok) throw new Error(answer.status);
-      pause = same ? Math.min(pause + EVERY, QUIET) : EVERY;
+      const same = response.status === 304;
+      if (!same) apply(page);
+      if (!same && !response.ok) throw new Error(response.status);
+      pause = same ? Math.min(pause + POLL_INTERVAL, MAX_POLL_INTERVAL) : POLL_INTERVAL;
       if (withRows) rowsAt = Date.now();
-      else tag = answer.headers.get("etag");
+      else tag = response.headers.get("etag");
       failed = 0;
-      say("Live", true);
+      setLive("Live", true);
     } catch (error) {
       if (generation !== moving) return;
       failed += 1;
-      pause = Math.min(EVERY * 2 ** Math.max(0, failed - PATIENCE), 30_000);
-      // An answer that is an error is certain; a connection that failed may be a moment without a network.
-      const isPatient = !Number(error.message) && failed < PATIENCE;
-      if (error.message === "401") say("Your session has ended: log in again", false);
-      else say(isPatient ? "Live" : "No numbers from the server; trying again", isPatient);
+      pause = Math.min(POLL_INTERVAL * 2 ** Math.max(0, failed - TOLERATED_FAILURES), 30_000);
+      // An error response is final, but a failed connection might be a short network outage.
+      const isTolerated = !Number(error.message) && failed < TOLERATED_FAILURES;
+      if (error.message === "401") setLive("Session expired. Sign in again.", false);
+      else setLive(isTolerated ? "Live" : "Disconnected, retrying", isTolerated);
     }
   };
   const run = async (generation) => {
-    [pause, tag] = [EVERY, null];
+    [pause, tag] = [POLL_INTERVAL, null];
     while (generation === moving) {
       await new Promise((resume) => setTimeout(resume, pause));
       if (generation === moving && !document.hidden) await refresh(generation);
     }
   };
-  document.addEventListener("visibilitychange", () => say(document.hidden ? "Paused" : "Live", !document.hidden));
+  document.addEventListener("visibilitychange", () => setLive(document.hidden ? "Paused" : "Live", !document.hidden));
 
   // --- addresses
 
@@ -186,9 +186,9 @@
     const focus = document.activeElement?.id;
     const opened = [...document.querySelectorAll("details[open]")].map((details) => details.id);
     try {
-      const { answer, page } = await read(address);
+      const { response, page } = await read(address);
       if (generation !== moving) return;
-      if (!page.body?.dataset.parts || answer.redirected) throw new Error("another page");
+      if (!page.body?.dataset.parts || response.redirected) throw new Error("another page");
       if (push) history.pushState(null, "", address);
       const samePage = document.querySelector("h1").textContent === page.querySelector("h1").textContent;
       document.title = page.title;
@@ -236,7 +236,7 @@
   nameZone();
   dressChart();
   if (document.querySelector("[data-part]")) {
-    say("Live", true);
+    setLive("Live", true);
     run(moving);
   }
 })();

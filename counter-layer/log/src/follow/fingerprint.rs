@@ -7,19 +7,21 @@ use counter_core::visitor::VisitorKey;
 
 use crate::format::MAX_LINE;
 
-/// The identity of a log file: a hash of its first line, without addresses.
+/// The identity of a log file: a hash of the first line, without addresses.
 ///
-/// It stays the same when the file grows, or is renamed, copied or compressed. If a file is truncated and written
-/// again, it has another fingerprint. So each rotated part of a log is the same source, with the same positions, in
-/// any file. A file has no fingerprint until its first line is complete.
+/// The fingerprint does not change if the file grows, or is renamed, copied or compressed. If a file is
+/// truncated and rewritten, the fingerprint will be different. Thus, a rotated part of a log is always the
+/// same source with the same positions, in any file. A file without a complete line does not have a
+/// fingerprint.
 ///
-/// If the first lines start with `#`, they are hashed together with the first line that does not, because all logs in
-/// the W3C format start with the same directives. Two logs have the same fingerprint if their first lines are the
-/// same. Add the name of the server or site to the name of the source; a [`LogIndex`](crate::LogIndex) detects such
-/// logs.
+/// In the W3C format, all logs start with the same directives, so we hash initial lines that start with `#`
+/// and the line that follows. Logs that start with the same line have the same fingerprint. To avoid this,
+/// you should include the name of the server or site in the source name; a [`LogIndex`](crate::LogIndex) can
+/// detect such logs.
 ///
-/// The key of the hash is public, so the identity depends only on the file. With such a key, addresses could be found
-/// by trying all of them, so everything that parses as an address is left out of the hash.
+/// The hash key is public, so that the fingerprint only depends on the file. However, with a public key, an
+/// attacker could recover an address by trying all addresses. Therefore, the hash does not include anything
+/// that parses as an address.
 ///
 /// ```
 /// use counter_log::Fingerprint;
@@ -32,14 +34,14 @@ use crate::format::MAX_LINE;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(VisitorId);
 
-/// The key of the hash, which must never change.
+/// The hash key, which must never change.
 const KEY: VisitorKey = VisitorKey::new([0; 16]);
 
-/// The maximum number of bytes that are read.
+/// Maximum number of bytes to read.
 const MAX_BEGINNING: usize = 2 * MAX_LINE;
 
 impl Fingerprint {
-    /// Reads the beginning of a log and returns its fingerprint, or `None` if the first line is incomplete.
+    /// Reads the start of a log and returns the fingerprint, or `None` if the line is incomplete.
     ///
     /// # Errors
     /// Fails if the reader fails.
@@ -72,7 +74,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns a text without addresses and ports.
+/// Removes addresses and ports from a text.
 fn without_addresses(text: &[u8]) -> Vec<u8> {
     let is_of_address = |byte: &u8| byte.is_ascii_hexdigit() || b".:".contains(byte);
     let mut rest = Vec::with_capacity(text.len());

@@ -6,22 +6,24 @@ use super::{Format, Parser};
 use crate::line::Line;
 use crate::malformed::Malformed;
 
-/// The error of a log whose format is not recognized.
+/// The error if the log format can't be detected.
 ///
-/// It contains the number of a line, but no part of its text.
+/// This contains a line number, but never any text of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownFormat {
-    /// The number of the first line with a request, counted from 1, or 0 if there is none.
+    /// The number of the first line with a request, counted from 1, or 0 if the log does not contain
+    /// requests.
     pub line: usize,
-    /// The formats that were tried, and the reason why the line does not match, or `None` if only other lines do not.
+    /// The formats that were tried, with the reason why this line does not match. This is `None` if the line
+    /// matches, but most other lines don't.
     pub tried: Vec<(&'static str, Option<Malformed>)>,
 }
 
-/// The maximum number of lines that are read.
+/// Maximum number of lines to read.
 const LINES: usize = 64;
 
-/// The known formats. If two formats read the same lines, the more specific one comes first.
+/// The known formats. If multiple formats match the same lines, the more specific format must come first.
 fn known() -> [(&'static str, Format); 6] {
     [
         ("vhost_combined", Format::vhost_combined()),
@@ -34,8 +36,8 @@ fn known() -> [(&'static str, Format); 6] {
 }
 
 impl Format {
-    /// Detects the format of a log from its first 64 lines: the known format that reads most of them, and at least
-    /// half.
+    /// Detects the log format from the first 64 lines. This returns the format that matches most lines, if it
+    /// matches at least half of the lines.
     ///
     /// ```
     /// use counter_log::Format;
@@ -46,7 +48,8 @@ impl Format {
     /// ```
     ///
     /// # Errors
-    /// Fails if no known format reads half of the lines. Then use a [pattern](Format::pattern).
+    /// Fails if none of the known formats matches half of the lines. In this case, you need to use a
+    /// [pattern](Format::pattern).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
         let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && line[0] != b'#';
@@ -74,7 +77,7 @@ impl Format {
     }
 }
 
-/// Returns `true` if the last field contains addresses, as in the format `main`.
+/// Returns `true` if the final field looks like addresses, as in the format `main`.
 fn is_forwarded(line: &Line<'_>) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || b".:, []".contains(byte);
     let is_list = |value: &[u8]| {
@@ -124,7 +127,7 @@ mod tests {
             (format!("www.example.org:443 {combined}"), Format::vhost_combined()),
             (format!(r#"{combined} "192.0.2.7, 10.0.0.1""#), Format::main()),
             (format!(r#"{combined} "-""#), Format::main()),
-            // The last field need not be an address.
+            // The final field does not need to be an address.
             (format!(r#"{combined} "0.005""#), Format::combined()),
             (format!(r#"{combined} "gzip" 0.005"#), Format::combined()),
             (r#"{"ts":1,"request":{"method":"GET","uri":"/"},"status":200}"#.to_owned(), Format::caddy()),
@@ -132,7 +135,7 @@ mod tests {
                 "#Fields: date time cs-method cs-uri sc-status\n2024-05-01 00:00:01 GET / 200\n".to_owned(),
                 Format::w3c(),
             ),
-            // Some lines are not requests, even the first.
+            // Some lines are not requests, not even the first.
             (
                 format!(
                     "\r\n{}\r\n{combined}\r\n{combined}\r\n",

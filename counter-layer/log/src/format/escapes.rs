@@ -1,21 +1,21 @@
-//! Escaped texts.
+//! Escape sequences.
 
-/// A notation of escapes.
+/// The kind of escape sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
     None,
-    /// `\"`, `\\`, `\n` and `\x16`, of Apache and nginx.
+    /// `\"`, `\\`, `\n` and `\x16`, in Apache and nginx.
     Backslash,
-    /// The escapes of JSON.
+    /// JSON escapes.
     Json,
-    /// `+` for a space, of IIS.
+    /// `+` for a space, in IIS.
     Plus,
-    /// `%20`, of `CloudFront`.
+    /// `%20`, in `CloudFront`.
     Percent,
 }
 
 impl Escapes {
-    /// Returns `true` if a text may contain escapes.
+    /// Returns `true` if a text might contain escape sequences.
     #[inline]
     pub(super) fn are_in(self, text: &[u8]) -> bool {
         let mark = match self {
@@ -27,7 +27,7 @@ impl Escapes {
         memchr::memchr(mark, text).is_some()
     }
 
-    /// Appends a text without its escapes. Invalid escapes stay as they are.
+    /// Appends the unescaped text. Invalid escape sequences are copied unchanged.
     pub(super) fn write(self, text: &[u8], to: &mut Vec<u8>) {
         match self {
             Self::None => to.extend_from_slice(text),
@@ -47,12 +47,12 @@ enum Unescaped {
 
 impl From<u16> for Unescaped {
     fn from(byte: u16) -> Self {
-        // It has two digits.
+        // `\x` and `%` sequences always have two digits, so this fits into a byte.
         Self::Byte(byte.to_le_bytes()[0])
     }
 }
 
-/// Appends a text. `read` unescapes the text after an escape mark, and returns the length of the escape.
+/// Appends a text. `read` must decode the escape sequence after a mark, and return the length.
 fn write(text: &[u8], mark: u8, read: impl Fn(&[u8]) -> Option<(Unescaped, usize)>, to: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = memchr::memchr(mark, rest) {
@@ -100,7 +100,8 @@ fn json(rest: &[u8]) -> Option<(Unescaped, usize)> {
     Some((Unescaped::Byte(byte), 1))
 }
 
-/// Reads a character of one or two UTF-16 units. Half of a pair becomes the replacement character.
+/// Decodes a character of one or two UTF-16 units. An unpaired surrogate is replaced by the replacement
+/// character.
 fn json_unit(rest: &[u8]) -> Option<(char, usize)> {
     let first = hex(rest, 4)?;
     let second = rest[4..].strip_prefix(b"\\u").and_then(|rest| hex(rest, 4));

@@ -1,4 +1,4 @@
-//! The fields of a line, which all formats share.
+//! The fields of a line, shared by all formats.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::malformed::Malformed;
 /// The meaning of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// A field that is ignored.
+    /// An ignored field.
     Skipped,
     Time(TimeForm),
     /// The date without a time, or the time without a date, in the W3C format.
@@ -26,23 +26,23 @@ pub(super) enum Slot {
     /// `GET /path HTTP/1.1`.
     Request,
     Method,
-    /// The target as the client sent it.
+    /// The target, as sent by the client.
     Target,
-    /// A path that the server may have decoded, optionally with a query.
+    /// A path, which may already be decoded, with an optional query.
     Path,
     Query,
     Protocol,
     Host,
     Status,
     Bytes,
-    /// The time to the end of the response. The number is how many units make a second.
+    /// The time to the end of the response. The number is the units per second.
     Duration(u64),
     /// The time to the first byte of the response, in seconds.
     FirstByte,
     Header(HeaderName),
 }
 
-/// The fields of a line. Their memory is reused for every line.
+/// The fields of a line. The memory is reused for all lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     clock: Clock,
@@ -70,11 +70,11 @@ struct Found {
     duration: Option<Duration>,
 }
 
-/// The maximum number of headers of a line, including repeated headers in JSON.
+/// Maximum number of headers in a line, including repeated headers in JSON.
 const MAX_HEADERS: usize = 128;
 
 impl Found {
-    /// Returns the place for the text of a slot, for slots whose last text counts.
+    /// Returns where to store the text of a slot. Later texts overwrite earlier texts in these slots.
     #[inline]
     const fn text(&mut self, slot: &Slot) -> Option<&mut Option<Piece>> {
         Some(match slot {
@@ -92,7 +92,7 @@ impl Found {
 }
 
 impl Fields {
-    /// Clears the fields for another line.
+    /// Clears the fields, to be reused for the next line.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.found = Found::default();
@@ -100,7 +100,7 @@ impl Fields {
         self.unescaped.clear();
     }
 
-    /// Stores the part of a line that belongs to a slot. For most slots, the first part counts.
+    /// Stores the part of a line that belongs to a slot. For most slots, later parts are ignored.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -110,7 +110,7 @@ impl Fields {
         escapes: Escapes,
     ) -> Result<(), Malformed> {
         let text = &line[part.clone()];
-        // The server had no value. For bytes, this means zero.
+        // A missing value. For bytes, this means zero.
         if text == b"-" || text.is_empty() {
             if *slot == Slot::Bytes {
                 self.found.bytes.get_or_insert(0);
@@ -135,7 +135,7 @@ impl Fields {
                 }
             }
             Slot::Bytes => self.found.bytes = self.found.bytes.or_else(|| number(text)),
-            // Whole seconds are rounded down, to 0 for most requests.
+            // Whole seconds are rounded down, so this would be 0 for most requests.
             Slot::Duration(1) if !text.contains(&b'.') => {}
             Slot::Duration(a_second) => {
                 self.found.duration = self.found.duration.or_else(|| duration(text, *a_second));
@@ -162,7 +162,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Sets the date for lines that contain only the time of day.
+    /// Sets the date for lines that only contain the time of day.
     pub(super) fn put_date(&mut self, date: &[u8]) {
         if self.found.date.is_none() {
             self.found.date = Some(self.keep(|text| text.extend_from_slice(date)));
@@ -222,7 +222,7 @@ impl Fields {
         }
         let date = self.found.date?.of(line, &self.unescaped);
         let time = self.found.time_of_day?.of(line, &self.unescaped);
-        // Some servers add a fraction.
+        // The buffer needs to be longer than a plain time, because some servers add a fraction.
         let mut text = [b'T'; 32];
         let length = date.len() + 1 + time.len();
         text.get_mut(..date.len())?.copy_from_slice(date);
@@ -230,7 +230,7 @@ impl Fields {
         self.clock.read(&TimeForm::Any, &text[..length])
     }
 
-    /// Joins a path and a query. Encodes invalid characters, because the server may have decoded them.
+    /// Joins a path and a query. This encodes invalid characters, because the server might have decoded them.
     #[cold]
     fn join_target(&mut self, line: &[u8]) {
         let Some(path) = self.found.path.filter(|_| self.found.target.is_none()) else { return };
@@ -255,8 +255,8 @@ impl Fields {
     }
 }
 
-/// Splits a request line into method, target and version. A target must not contain spaces, but some clients send
-/// them and some servers log them.
+/// Splits a request line into method, target and version. A target must not contain spaces, but some clients
+/// send spaces anyway, and some servers log these.
 #[inline]
 fn request_line(text: &[u8]) -> Option<(&[u8], &[u8], Option<Version>)> {
     let (method, rest) = text.split_at(memchr::memchr(b' ', text)?);
@@ -302,13 +302,13 @@ fn peer_with_port(text: &str) -> Option<IpAddr> {
             _ => (text, ""),
         },
     };
-    // Removes the zone of a link-local address.
+    // Strip the zone of a link-local address.
     let address = address.split('%').next()?;
     let end = rest.is_empty() || rest.starts_with(':');
     address.parse::<Ipv6Addr>().ok().filter(|_| end).map(Into::into)
 }
 
-/// Parses a status. If the client closed the connection, nginx writes 499, and other servers write 0.
+/// Parses a status. If the client closed the connection, nginx logs 499, but other servers log 0.
 #[inline]
 fn outcome(text: &[u8]) -> Option<Outcome> {
     match text {
@@ -325,7 +325,7 @@ fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a number of units with an optional fraction, up to nanoseconds.
+/// Parses a duration with `a_second` units per second, and an optional fraction up to nanoseconds.
 fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
     let (whole, fraction) = match memchr::memchr(b'.', text) {
         None => (text, &b""[..]),

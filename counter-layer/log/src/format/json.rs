@@ -1,6 +1,6 @@
-//! JSON lines of Caddy, and of nginx with `escape=json` and common field names.
+//! JSON logs of Caddy, or of nginx with `escape=json` and common field names.
 //!
-//! The parser reads each line once and skips unknown fields. It does not check that the whole line is valid JSON.
+//! The parser reads a line only once, and skips unknown fields. It does not validate the whole line.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use super::escapes::Escapes;
 use super::fields::{Fields, Slot};
 use crate::malformed::Malformed;
 
-/// The object that contains a name.
+/// The object that contains a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Line,
-    /// The object `request` of Caddy.
+    /// The `request` object of Caddy.
     Request,
-    /// The object `headers` in it.
+    /// The `headers` object inside of `request`.
     Headers,
 }
 
-/// The text that Caddy writes for cookies and other secrets.
+/// Caddy replaces cookies and other secrets by this text.
 const REDACTED: &[u8] = b"REDACTED";
 
-/// Reads the fields of a line.
+/// Parses a line.
 pub(super) fn read(line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
     let mut reader = Reader { line, at: 0 };
     reader.blank();
@@ -73,7 +73,7 @@ impl Reader<'_> {
             (Object::Line, name) => of_line(name),
         };
         match self.line.get(self.at) {
-            // In Caddy, a header has a list of values.
+            // Caddy writes a list of values per header.
             Some(b'[') if object == Object::Headers => self.values(&slot, fields),
             Some(b'{' | b'[') => self.skip_nested(),
             _ => self.value(&slot, fields),
@@ -97,7 +97,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a string, a number, or a word.
+    /// Parses a string, a number, or a word.
     fn value(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
         let (part, escapes) = if self.line.get(self.at) == Some(&b'"') {
             self.string()?
@@ -111,7 +111,7 @@ impl Reader<'_> {
         fields.put(self.line, part, slot, escapes)
     }
 
-    /// Returns the part between quotation marks, and whether it contains escapes.
+    /// Returns the text between quotation marks, and whether it contains escape sequences.
     #[inline]
     fn string(&mut self) -> Result<(Range<usize>, Escapes), Malformed> {
         self.expect(b'"')?;
@@ -135,7 +135,7 @@ impl Reader<'_> {
         if self.at == start { Err(Malformed::Fields) } else { Ok(start..self.at) }
     }
 
-    /// Skips an object or a list of any depth.
+    /// Skips an object or a list, including nested values.
     fn skip_nested(&mut self) -> Result<(), Malformed> {
         let mut depth = 0_usize;
         loop {
@@ -172,7 +172,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the slot of a name in the object `request` of Caddy.
+/// Returns the slot of a member of the Caddy `request` object.
 fn of_request(name: &[u8]) -> Slot {
     match name {
         b"remote_ip" | b"remote_addr" => Slot::Peer,
@@ -184,7 +184,7 @@ fn of_request(name: &[u8]) -> Slot {
     }
 }
 
-/// Returns the slot of a name next to `request` in Caddy, of a variable of nginx, or of another common name.
+/// Returns the slot of a top-level member: in Caddy, an nginx variable, or a different common name.
 fn of_line(name: &[u8]) -> Slot {
     match name {
         b"ts" | b"time" | b"timestamp" | b"@timestamp" | b"time_local" | b"time_iso8601" | b"msec"
@@ -196,7 +196,7 @@ fn of_line(name: &[u8]) -> Slot {
         b"request_uri" | b"uri" | b"url" => Slot::Target,
         b"server_protocol" | b"protocol" | b"proto" => Slot::Protocol,
         b"host" | b"server_name" | b"vhost" => Slot::Host,
-        // Not `bytes_sent`, which includes the head.
+        // This must not include `bytes_sent`, which contains the size of the head.
         b"size" | b"bytes" | b"body_bytes_sent" => Slot::Bytes,
         b"duration" | b"request_time" => Slot::Duration(1),
         b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
@@ -206,7 +206,7 @@ fn of_line(name: &[u8]) -> Slot {
     }
 }
 
-/// Returns the slot of a variable of nginx for a header, such as `http_user_agent`.
+/// Returns the slot of an nginx header variable, such as `http_user_agent`.
 fn header(name: &[u8]) -> Slot {
     let mut room = [0; 64];
     let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };

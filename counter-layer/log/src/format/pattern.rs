@@ -1,4 +1,4 @@
-//! Patterns in the syntax of Apache's `LogFormat`.
+//! Patterns in the Apache `LogFormat` syntax.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use crate::malformed::Malformed;
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// The text before the first directive.
+    /// The literal at the start.
     beginning: Box<[u8]>,
     steps: Box<[Step]>,
 }
 
-/// A directive, and the literal between it and the next one.
+/// A directive, and the literal after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     slot: Slot,
@@ -30,28 +30,28 @@ struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The directive has no end.
+    /// The directive is incomplete.
     Unfinished {
         /// The column of the percent sign, counted from 1.
         column: usize,
     },
-    /// There is no text between two directives, so the end of the first field cannot be found.
+    /// The directives are adjacent, so the end of the field is ambiguous.
     Adjacent {
         /// The second directive.
         directive: String,
         /// The column of the percent sign, counted from 1.
         column: usize,
     },
-    /// The argument of a directive is not supported: a conversion of a time, a unit, or the name of a header.
+    /// The argument is not supported. This can be a time conversion, a unit, or a header name.
     Argument {
         /// The directive.
         directive: String,
         /// The column of the percent sign, counted from 1.
         column: usize,
-        /// The part of the argument that is not supported.
+        /// The unsupported part of the argument.
         argument: String,
     },
-    /// The pattern lacks a field that every line needs.
+    /// The pattern lacks a required field.
     Missing {
         /// The missing directive.
         directive: &'static str,
@@ -71,7 +71,7 @@ impl Pattern {
         compiler.finish()
     }
 
-    /// Reads the fields of a line.
+    /// Parses a line.
     #[inline]
     pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
         if !line.starts_with(&self.beginning) {
@@ -83,7 +83,7 @@ impl Pattern {
             fields.put(line, at + part.start..at + part.end, &step.slot, Escapes::Backslash)?;
             at += end;
         }
-        // Known formats are often extended by fields at the end.
+        // Known formats are often extended with additional fields at the end.
         match line.get(at) {
             None | Some(b' ' | b'\t') => Ok(()),
             Some(_) => Err(Malformed::Fields),
@@ -92,7 +92,7 @@ impl Pattern {
 }
 
 impl Step {
-    /// Returns the part of a text that fills the slot, and the start of the next part.
+    /// Returns the text of the slot, and the start of the rest.
     #[inline]
     fn find(&self, text: &[u8]) -> Option<(Range<usize>, usize)> {
         match &self.slot {
@@ -122,15 +122,15 @@ impl Step {
         text[end..].starts_with(&self.literal).then(|| (part, end + self.literal.len()))
     }
 
-    /// Finds the quotation mark that ends a text: it is not escaped, and the literal of the pattern follows. Some
-    /// servers do not escape, so any other quotation mark belongs to the text.
+    /// Finds the closing quotation mark: it must not be escaped, and the literal of the pattern must follow.
+    /// We treat any other quotation mark as part of the text, because some servers don't escape.
     #[inline]
     fn closing_quote(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
             let found = at + memchr::memchr2(b'"', b'\\', &text[at..])?;
             if text[found] == b'\\' {
-                // Skips the escaped byte.
+                // Skip the escaped byte.
                 at = (found + 2).min(text.len());
             } else if text[found..].starts_with(&self.literal) {
                 return Some(found);
@@ -170,7 +170,7 @@ impl Compiler<'_> {
         self.text().extend_from_slice(bytes);
     }
 
-    /// Reads a backslash as in a configuration file of Apache.
+    /// Handles a backslash like in an Apache configuration file.
     fn escape(&mut self) {
         let char = match self.rest.chars().next() {
             Some('t') => '\t',
@@ -182,7 +182,7 @@ impl Compiler<'_> {
         self.literal(char);
     }
 
-    /// Reads the rest of a directive: optional conditions, `<` or `>`, an optional argument, and a letter.
+    /// Parses the rest of a directive: optional conditions, `<` or `>`, an optional argument, and a letter.
     fn directive(&mut self) -> Result<(), FormatError> {
         let (column, from) = (self.column - 1, self.rest);
         let unfinished = FormatError::Unfinished { column };
@@ -197,7 +197,7 @@ impl Compiler<'_> {
                     self.rest = &self.rest[end + 1..];
                 }
                 Some('0'..='9' | ',' | '!' | '<' | '>') => {}
-                // `%^FB` and the trailers have one or two letters more.
+                // `%^FB` and trailers have additional letters.
                 Some('^') => {
                     let names = ["FB", "ti", "to"];
                     let length =
@@ -223,7 +223,7 @@ impl Compiler<'_> {
         if let Some((before, literal)) = self.steps.last_mut()
             && literal.is_empty()
         {
-            // `%U%q` are the two parts of a target.
+            // `%U%q` is a special case, as both are parts of the target.
             if (&*before, &slot) == (&Slot::Path, &Slot::Query) {
                 return Ok(());
             }
@@ -255,7 +255,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the slot of a directive, or the part of its argument that is not supported.
+/// Returns the slot of a directive. Fails with the unsupported part of the argument.
 fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
     Ok(match (letter, argument) {
         ('h' | 'a', None) | ('a', Some("c")) => Slot::Peer,
@@ -268,7 +268,7 @@ fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
         ('H', None) => Slot::Protocol,
         ('v' | 'V', None) => Slot::Host,
         ('s', None) => Slot::Status,
-        // Not `%O`, which includes the head.
+        // This must not include `%O`, which contains the size of the head.
         ('b' | 'B', None) => Slot::Bytes,
         ('D', None) | ('T', Some("us")) => Slot::Duration(1_000_000),
         ('T', None | Some("s")) => Slot::Duration(1),
@@ -345,7 +345,7 @@ mod tests {
             r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%B %{ms}T "%{User-agent}i" %{x}n"#;
         let line = r#"2000-10-10T13:55:36-07:00|www.example.org:443 192.0.2.1 "GET /a b?c HTTP/1.1" 404 12/345 678 "A \"B\" \x41" x y"#;
         let mut parser = Parser::new(Format::pattern(pattern).expect("a pattern"));
-        // The end of `%U` cannot be found if it contains a space.
+        // The end of `%U` is ambiguous if it contains a space.
         assert_eq!(parser.parse(line.as_bytes()).err(), None);
         let line = line.replace("/a b", "/\u{fc}");
         let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");

@@ -1,5 +1,5 @@
-//! The extended log file format of the W3C, which IIS and `CloudFront` write: `#Fields:` lists the fields of the
-//! lines that follow.
+//! The W3C extended log file format, used by IIS and `CloudFront`. The `#Fields:` directive defines the
+//! fields of the lines that follow.
 
 use http::{HeaderName, header};
 
@@ -12,15 +12,15 @@ use crate::malformed::Malformed;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Directives {
     slots: Vec<Slot>,
-    /// The date of `#Date:`, for lines that contain only the time of day.
+    /// The date from `#Date:`, for lines that only contain the time of day.
     date: Option<[u8; 10]>,
 }
 
-/// The maximum number of fields.
+/// Maximum number of fields.
 const MAX_FIELDS: usize = 256;
 
 impl Directives {
-    /// Reads a line that begins with `#`.
+    /// Parses a line that starts with `#`.
     pub(super) fn read_directive(&mut self, line: &[u8]) {
         if let Some(names) = value(line, b"#Fields:") {
             let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
@@ -30,9 +30,10 @@ impl Directives {
         }
     }
 
-    /// Reads the fields of a line.
+    /// Parses a line.
     pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
-        // IIS separates by spaces and writes `+` for a space in a text. CloudFront separates by tabs and encodes.
+        // IIS separates fields by spaces and replaces spaces in a text by `+`. CloudFront uses tabs and
+        // percent-encoding instead.
         let (between, escapes) = match memchr::memchr(b'\t', line) {
             Some(_) => (b'\t', Escapes::Percent),
             None => (b' ', Escapes::Plus),
@@ -41,7 +42,7 @@ impl Directives {
         for (number, slot) in self.slots.iter().enumerate() {
             let rest = &line[at..];
             let end = if rest.first() == Some(&b'"') {
-                // A quotation mark in a text is doubled, so the parser skips both.
+                // Quotation marks inside of a text are doubled, so we skip both.
                 1 + memchr::memchr_iter(b'"', &rest[1..])
                     .find(|end| rest.get(end + 2).is_none_or(|behind| *behind == between))
                     .ok_or(Malformed::Fields)?
@@ -56,7 +57,8 @@ impl Directives {
                 _ => Escapes::None,
             };
             if slot == &Slot::Duration(0) {
-                // IIS writes milliseconds. A value with a fraction is in seconds, as the format requires.
+                // IIS logs milliseconds. However, if the value has a fraction, it is in seconds, as required
+                // by the specification.
                 let a_second = if memchr::memchr(b'.', &line[begin..at + end]).is_some() { 1 } else { 1_000 };
                 fields.put(line, begin..at + end, &Slot::Duration(a_second), escapes)?;
             } else {
@@ -100,7 +102,7 @@ fn slot(name: &[u8]) -> Slot {
         b"cs-host" | b"x-host-header" => Slot::Host,
         b"sc-status" => Slot::Status,
         b"time-to-first-byte" => Slot::FirstByte,
-        // The value determines the unit.
+        // The unit depends on the value.
         b"time-taken" => Slot::Duration(0),
         b"cs-user-agent" => Slot::Header(header::USER_AGENT),
         b"cs-referer" | b"cs-referrer" => Slot::Header(header::REFERER),
@@ -124,7 +126,7 @@ mod tests {
 
     const IIS: &str = "#Software: Microsoft Internet Information Services 10.0\r\n#Version: 1.0\r\n#Date: 2024-05-01 00:00:00\r\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\r\n2024-05-01 00:00:01 10.0.0.1 GET /articles/7 a=b 443 - 192.0.2.1 Mozilla/5.0+(X11) - 200 0 0 15\r\n";
 
-    /// Checks the last line, after reading the lines before it.
+    /// Checks the final line, after parsing the lines before it.
     #[track_caller]
     fn check(text: &str, look: impl FnOnce(crate::Line<'_>)) {
         let mut parser = Parser::new(Format::w3c());

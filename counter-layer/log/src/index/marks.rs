@@ -5,28 +5,29 @@ use counter_core::visitor::VisitorKey;
 
 use crate::line::Line;
 
-/// A sample of the lines of a log, for a [`LogIndex`](crate::LogIndex): up to 256 lines of each day.
+/// A sample of the lines of a log, up to 256 lines per day, to be stored in a [`LogIndex`](crate::LogIndex).
 ///
-/// A mark is a hash of the time, the method, the target, the host and the size. It contains no address, header or
-/// account, so the key of the hash is not secret: a guess that matches reveals no more than the counters.
+/// A mark is a hash of the time, the method, the target, the host and the size. It does not include
+/// addresses, headers or accounts, so the hash key does not need to be secret: a correct guess reveals no
+/// more than the counters do.
 ///
-/// The marks with the smallest hashes are kept, so the same lines are marked in any file.
+/// We keep the marks with the smallest hashes, so the same lines will be marked in any file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(BTreeMap<u64, BTreeSet<Mark>>);
 
-/// A hash of a line, with the second of the day in its lower bits.
+/// A hash of a line. The lower bits contain the second of the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u64);
 
-/// The maximum number of marks for each day of a log.
+/// Maximum number of marks per log and day.
 pub(super) const MAX_MARKS: usize = 256;
 
-/// The maximum number of days of one log: ten years.
+/// Maximum number of days per log, i.e. ten years.
 const MAX_DAYS: usize = 3653;
 
 const DAY: u64 = 86_400;
 
-/// The lower bits of a mark, which contain the second of the day.
+/// The bits of a mark that contain the second of the day.
 const SECONDS: u64 = (1 << 17) - 1;
 
 const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
@@ -58,13 +59,13 @@ impl Mark {
 }
 
 impl Marks {
-    /// Returns whether there are none.
+    /// Returns whether the sample is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds the marks of other lines of the same log.
+    /// Adds the marks of other lines in the same log.
     pub fn merge(&mut self, other: Self) {
         for (day, marks) in other.0 {
             for mark in marks {
@@ -85,7 +86,7 @@ impl Marks {
     }
 }
 
-/// Adds a mark to those of a day.
+/// Adds a mark to the marks of a day, if it is small enough.
 pub(super) fn keep(marks: &mut BTreeSet<Mark>, mark: Mark) {
     marks.insert(mark);
     if marks.len() > MAX_MARKS {
@@ -93,7 +94,7 @@ pub(super) fn keep(marks: &mut BTreeSet<Mark>, mark: Mark) {
     }
 }
 
-/// Counts the marks in a range of seconds.
+/// Returns the number of marks in a range of seconds.
 pub(super) fn within(marks: &BTreeSet<Mark>, seconds: &RangeInclusive<u64>) -> usize {
     marks.iter().filter(|mark| seconds.contains(&mark.second())).count()
 }

@@ -10,22 +10,22 @@ use crate::layer::counting::Counting;
 use crate::layer::measures::{Measuring, content_length};
 use crate::layer::seen::Seen;
 
-/// A response whose body is being sent. If it is dropped before its end, nothing is measured.
+/// A response while its body is being sent. If it is dropped before the end, the body is not measured.
 #[derive(Debug)]
 pub struct OpenBody {
     counting: Arc<Counting>,
     seen: Seen,
     measuring: Measuring,
-    /// The bytes so far.
+    /// Number of bytes so far.
     bytes: u64,
-    /// The number of bytes after which the body is complete, if it is known in advance.
+    /// Total number of bytes, if known in advance.
     expected: Option<u64>,
-    /// The head had the gRPC status, which counts once.
+    /// The gRPC status was in the head, and must not be counted again.
     has_grpc: bool,
 }
 
 impl Guard {
-    /// Returns the measurement of the body of a response whose request has counted, if bodies are measured.
+    /// Returns a measurement of the response body, if the request counted and bodies are measured.
     pub(crate) fn open_body<B: Body>(&self, response: &Response<B>) -> Option<OpenBody> {
         let (measures, measuring) = self.counting.settings.measures.zip(self.measuring)?;
         let seen = self.seen.as_ref().ok()?;
@@ -58,7 +58,7 @@ impl OpenBody {
         self.discard();
     }
 
-    /// Measures nothing.
+    /// Drops this without a measurement.
     pub(crate) fn discard(mut self) {
         self.expected = None;
     }
@@ -75,7 +75,8 @@ impl OpenBody {
 
 impl Drop for OpenBody {
     fn drop(&mut self) {
-        // A server that knows the length drops the body after the last byte without polling for its end.
+        // If the server knows the length, it drops the body after the last byte and does not poll for the
+        // end.
         if self.expected == Some(self.bytes) {
             self.measure(None);
         }

@@ -5,7 +5,7 @@ use http::Method;
 use crate::layer::outcome::Outcome;
 use crate::reserved::{AGENTS, METHODS, STATUSES};
 
-/// A second view of all requests, kept beside `hits` as series with fixed names.
+/// A breakdown of all requests, in addition to `hits`, as series with fixed names.
 ///
 /// | facet | counters |
 /// |---|---|
@@ -13,21 +13,21 @@ use crate::reserved::{AGENTS, METHODS, STATUSES};
 /// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
 /// | `Agent` | `agent:human`, `agent:bot` |
 ///
-/// Every counted request is in exactly one counter of each facet, so each facet adds up to `hits` (except the
-/// status of requests that are counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by
-/// their user agents, unless [`classify_agent`](crate::AccessCounterLayer::classify_agent) is set.
+/// A counted request is in exactly one counter per facet, so a facet adds up to `hits` (except for the status
+/// of requests counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by user agent, or via
+/// [`classify_agent`](crate::AccessCounterLayer::classify_agent) if set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Facet {
-    /// The class of the status.
+    /// The status class.
     Status,
-    /// The method of the request.
+    /// The request method.
     Method,
-    /// The kind of client: bots, and all others.
+    /// The kind of client, i.e. bot or human.
     Agent,
 }
 
-/// The counters of the facets that were chosen, resolved once.
+/// The counters of the enabled facets, resolved in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Facets {
     status: Option<[Counter; STATUSES.len()]>,
@@ -35,13 +35,13 @@ pub(crate) struct Facets {
     agent: Option<[Counter; AGENTS.len()]>,
 }
 
-/// The number of facets, and so of the hits that a request has under them at most.
+/// Number of facets, and thus the maximum number of facet hits per request.
 pub(crate) const FACETS: usize = 3;
 
 const OTHER_METHOD: u8 = 7;
 
 impl Facets {
-    /// The chosen facets, unless none is chosen.
+    /// Resolves the chosen facets into counters, or returns `None` if the iterator is empty.
     pub(crate) fn of(recorder: &Recorder, chosen: impl IntoIterator<Item = Facet>) -> Option<Self> {
         let mut facets = None;
         for facet in chosen {
@@ -55,12 +55,12 @@ impl Facets {
         facets
     }
 
-    /// The place of a method among the counters of methods, if there are any.
+    /// Returns the index of the method counter, or 0 if this facet is not enabled.
     pub(crate) fn method_place(&self, method: &Method) -> u8 {
         if self.method.is_some() { method_place(method) } else { 0 }
     }
 
-    /// Passes on the counters of a request, one for each facet that was chosen; the method by its place.
+    /// Calls `each` with the counter of the request for every enabled facet.
     pub(crate) fn counters(
         &self,
         outcome: Outcome,

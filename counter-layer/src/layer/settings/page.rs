@@ -7,7 +7,7 @@ use http::Method;
 use crate::recent::Recent;
 use crate::rules::{Match, Rules};
 
-/// A counter that a request feeds besides `hits`.
+/// A counter for a request, in addition to `hits`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) counter: Counter,
@@ -15,19 +15,19 @@ pub(crate) struct Page {
     pub(crate) visitors: bool,
 }
 
-/// Rules, and the counters that a recorder has for what they name: found once, since to find one by its
-/// name takes as long as counting a hit.
+/// Rules and their counters. We resolve counters in advance, because a lookup by name takes as long as
+/// counting a hit.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     rules: Arc<Rules>,
-    /// Decisions of patterns about recent paths: most requests are of some of few.
+    /// Cached decisions for recent paths, since most requests are for the same few paths.
     recent: Arc<Recent>,
-    /// The pages by the numbers of their patterns.
+    /// Pages by pattern number.
     included: Box<[Page]>,
     default: Option<Page>,
 }
 
-/// The length of paths that are remembered, in bytes at most: to hash a longer one would take too long.
+/// Maximum length of a cached path in bytes. Longer paths take too long to hash.
 const REMEMBERED: usize = 256;
 
 impl Page {
@@ -48,7 +48,7 @@ impl Pages {
         self.rules.excludes_prefetch()
     }
 
-    /// Matches a request; the template of its route is asked for where it may decide.
+    /// Matches a request. Only calls `route` if the route template can affect the result.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
@@ -66,12 +66,12 @@ impl Pages {
         by_path.unwrap_or_else(|| self.rules.by_default(route))
     }
 
-    /// Returns the page of the pattern with this number.
+    /// Returns the page for this pattern number.
     pub(crate) fn included(&self, number: usize) -> Page {
         self.included[number]
     }
 
-    /// Returns the page of requests that nothing else matches.
+    /// Returns the page for requests without a match.
     pub(crate) const fn default_page(&self) -> Option<Page> {
         self.default
     }

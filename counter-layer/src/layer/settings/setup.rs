@@ -1,8 +1,8 @@
-//! Signs in requests that a layer is set up so that its numbers are wrong, although nothing fails.
+//! Checks for setups that lead to wrong counts although nothing fails.
 //!
-//! A check is open until a request shows that all is well in its respect. Then it is over, so that a layer that is
-//! set up well reads one number for each request. A check that has seen enough raises its hint, and takes it back when
-//! such a request comes after all.
+//! A check is open until a request shows that the setup is correct. Then it is closed, so in a correct setup,
+//! the layer just needs to read a number per request. If a check reaches the threshold it raises a hint, and
+//! withdraws it if such a request arrives later.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use http::{HeaderMap, header};
 
 use crate::identity::{Reads, RequestHead, Visitors};
 
-/// A check, by the place of its bit and of its number.
+/// A check, as the index of the bit and the count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Check {
     MatchedPath,
@@ -25,7 +25,7 @@ pub(crate) enum Check {
     Cookie,
 }
 
-/// The checks with the requests that raise each hint, and the hint: this table is the list of them.
+/// For each check, the threshold of requests and the hint to raise.
 const CHECKS: [(u32, Hint); 6] = [
     (
         100,
@@ -83,24 +83,24 @@ const CHECKS: [(u32, Hint); 6] = [
     ),
 ];
 
-/// The number of requests of people in which headers of proxies are looked for.
+/// Number of human requests to check for proxy headers.
 const LOOKED_AT: u32 = 1000;
 
-/// The checks of one layer, which all of its services share.
+/// The checks of a layer, shared by all services.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// For each check a bit if it is open, and one if its hint is raised.
+    /// Two bits per check: open, and hint raised.
     state: AtomicU16,
-    /// The requests that count towards each hint.
+    /// Number of requests counted towards each hint.
     seen: [AtomicU32; CHECKS.len()],
     looked_at: AtomicU32,
-    /// A keyed hash of the first client's address; 0 before there is one.
+    /// Keyed hash of the first client address, or 0.
     address: AtomicU64,
     hasher: RandomState,
 }
 
 impl Check {
-    /// All checks but that of paths.
+    /// All checks except for the matched path.
     const VISITORS: u16 = (1 << CHECKS.len()) - 1 - Self::MatchedPath.open();
 
     const fn open(self) -> u16 {
@@ -113,39 +113,39 @@ impl Check {
 }
 
 impl Setup {
-    /// Creates checks that are over: for requests that no server serves.
+    /// Creates closed checks, for requests that are not served here.
     pub(crate) fn over() -> Self {
         Self { state: AtomicU16::new(0), ..Self::default() }
     }
 
-    /// Returns whether such a request tells something about matched paths.
+    /// Returns `true` if such a request is relevant for the check of matched paths.
     #[inline]
     pub(crate) fn watches_paths(&self, is_matched: bool) -> bool {
         let (open, raised) = (Check::MatchedPath.open(), Check::MatchedPath.raised());
         let state = self.state.load(Ordering::Relaxed) & (open | raised);
-        // One without is of no more interest once the hint is raised.
+        // After the hint is raised, further requests without a matched path are not relevant.
         state == open || (is_matched && state != 0)
     }
 
-    /// Returns whether a request of this client may tell something about visitors.
+    /// Returns `true` if a request from this client may be relevant for the visitor checks.
     #[inline]
     pub(crate) fn watches_visitors(&self, client: Option<u128>) -> bool {
         let (open, raised) = (Check::OneAddress.open(), Check::OneAddress.raised());
         match self.state.load(Ordering::Relaxed) & (Check::VISITORS | raised) {
             0 => false,
-            // Only another client is of interest once that hint is raised, and it may be for ever.
+            // After this hint is raised, only a different client is relevant, but there may never be one.
             state if state == open | raised => client.is_some_and(|client| !self.is_first(client)),
             state => state & Check::VISITORS != 0,
         }
     }
 
-    /// Notes whether a request had a matched path.
+    /// Records whether a request had a matched path.
     #[inline(never)]
     pub(crate) fn path(&self, recorder: &Recorder, is_matched: bool) {
         self.note(recorder, Check::MatchedPath, is_matched);
     }
 
-    /// Notes what the identity made of a request of a person.
+    /// Records how a human request was identified.
     #[inline(never)]
     pub(crate) fn visitor(
         &self,
@@ -196,15 +196,15 @@ impl Setup {
         if headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for") {
             self.note(recorder, Check::Forwarding, false);
         }
-        // A proxy writes them from the first request on: without any, they are looked for no longer. And a hint that
-        // is raised cannot be refuted.
+        // A proxy adds these headers from the start, so we can stop if there are none. A raised hint can't be
+        // refuted either.
         let is_over = self.looked_at.fetch_add(1, Ordering::Relaxed) >= LOOKED_AT;
         if is_over || self.state.load(Ordering::Relaxed) & Check::Forwarding.raised() != 0 {
             self.state.fetch_and(!Check::Forwarding.open(), Ordering::Relaxed);
         }
     }
 
-    /// Returns whether this is another client than the first.
+    /// Returns `true` if this client differs from the first client.
     fn is_another(&self, client: u128) -> bool {
         let hash = self.hash(client);
         match self.address.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
@@ -213,7 +213,7 @@ impl Setup {
         }
     }
 
-    /// Returns whether this is the first client, once there is one.
+    /// Returns `true` if this is the first client.
     fn is_first(&self, client: u128) -> bool {
         self.address.load(Ordering::Relaxed) == self.hash(client)
     }
@@ -222,7 +222,7 @@ impl Setup {
         self.hasher.hash_one(client) | 1
     }
 
-    /// Counts a request towards a hint, or ends the check where all is well.
+    /// Counts a request towards a hint, or closes the check if the setup is correct.
     fn note(&self, recorder: &Recorder, check: Check, is_well: bool) {
         let (enough, hint) = CHECKS[check as usize];
         let (open, raised) = (check.open(), check.raised());
@@ -237,7 +237,7 @@ impl Setup {
         } else if seen.load(Ordering::Relaxed) < enough && seen.fetch_add(1, Ordering::Relaxed) + 1 == enough
         {
             recorder.raise_hint(hint);
-            // The request that ends the check may have come meanwhile.
+            // The request that closes the check may have arrived in between.
             if self.state.fetch_or(raised, Ordering::Relaxed) & open == 0 {
                 recorder.withdraw_hint(hint);
             }

@@ -1,4 +1,4 @@
-//! The pages of the forum that only read.
+//! Read-only pages of the forum.
 
 use axum::extract::{Path, State};
 use counter_core::entity::EntityCounts;
@@ -101,7 +101,7 @@ fn said(Note { text, author, .. }: &Note) -> String {
     format!("{}: {}", escaped(&author.name), escaped(text))
 }
 
-/// Buttons that put a mark there, and take it away.
+/// Returns buttons to set and remove a mark.
 fn marks(of: &str, members: &[Named], verbs: [&str; 2]) -> String {
     let button = |verb| format!("<button formaction=\"{of}/{verb}\">{verb}</button> ");
     format!("<form method=\"post\">{} {}</form>", choice(members), verbs.map(button).concat())
@@ -116,7 +116,7 @@ fn form(action: &str, members: &[Named], fields: &str) -> String {
     format!("<form method=\"post\" action=\"{action}\">{choice} {fields} <button>Send</button></form>")
 }
 
-/// Returns the field that chooses the acting member.
+/// Returns a field to select the acting member.
 fn choice(members: &[Named]) -> String {
     let option = |Named { id, name }: &Named| format!("<option value=\"{id}\">{}", escaped(name));
     format!("<select name=\"member\">{}</select>", members.iter().map(option).collect::<String>())

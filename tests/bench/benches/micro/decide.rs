@@ -1,4 +1,4 @@
-//! From what is known of a request to what is recorded: who, and under which counter.
+//! From the parts of a request to a visitor and a counter.
 
 use bench::work::{Work, hundred_rules};
 use counter_core::{Counters, MemoryStore};
@@ -7,7 +7,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use http::Method;
 
-/// Runs a thousand at a time, with a number each; what the first of all have to prepare is done before.
+/// Runs a closure with increasing numbers, 1,000 per iteration. Runs 10,000 to warm up.
 fn numbered(bencher: Bencher<'_, '_>, mut run: impl FnMut(usize)) {
     (0..10_000).for_each(&mut run);
     let mut n = 0;
@@ -17,7 +17,7 @@ fn numbered(bencher: Bencher<'_, '_>, mut run: impl FnMut(usize)) {
     });
 }
 
-/// An address and what stands for a user agent, hashed as a visitor of today.
+/// Hashes an address and a user agent to a visitor.
 #[divan::bench]
 fn a_visitor(bencher: Bencher<'_, '_>) {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
@@ -56,7 +56,8 @@ fn all_of_a_hundred_rules(bencher: Bencher<'_, '_>) {
     numbered(bencher, |n| _ = black_box(counter(&rules, &paths[n % paths.len()])));
 }
 
-/// A whole request, from the service to the two hits in memory and back: what is more than `bare` is the layer.
+/// A whole request through a service, including the two hits in memory. The difference to `bare` is the cost
+/// of the layer.
 #[divan::bench(args = ["bare", "nobody", "visitors", "rules"])]
 fn a_request(bencher: Bencher<'_, '_>, name: &str) {
     let mut run = (Work::named(name).expect("it is watched").prepare)();
@@ -64,7 +65,8 @@ fn a_request(bencher: Bencher<'_, '_>, name: &str) {
     bencher.counter(ItemsCount::new(1000_usize)).bench_local(|| run(1000));
 }
 
-/// The same one by one, when a handler has read so many KB between them: what the layer needs is in no near cache.
+/// Like `request`, but reads some KB of memory between requests, like a handler would, to evict the layer's
+/// data from the CPU caches.
 #[divan::bench(
     args = [("bare", 64), ("visitors", 64), ("bare", 4096), ("visitors", 4096)],
     sample_count = 2000,

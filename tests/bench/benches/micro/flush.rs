@@ -1,4 +1,4 @@
-//! A flush without the store: what was recorded folds, and is taken as batches.
+//! A flush to memory: folding the hits and cutting them into batches.
 
 use std::pin::pin;
 use std::task::{Context, Waker};

@@ -1,4 +1,4 @@
-//! From a line of an access log to the hits that it makes.
+//! From an access log line to hits.
 
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore};
@@ -14,7 +14,7 @@ const AGENTS: [&str; 4] = [
     "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
 ];
 
-/// A thousand lines of some seconds.
+/// Returns 1,000 log lines that are spread over ten seconds.
 fn lines(format: &str) -> Vec<String> {
     let line = |n: usize| {
         let (second, agent) = (n / 100 % 60, AGENTS[n % 4]);

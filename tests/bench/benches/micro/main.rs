@@ -1,4 +1,4 @@
-//! The small parts of counting, in time. `tests/bench/run micro record` runs those of that name.
+//! Micro benchmarks. To run a subset, pass a name: `tests/bench/run micro record`.
 
 mod record;
 mod decide;

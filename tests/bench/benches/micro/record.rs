@@ -1,4 +1,4 @@
-//! A hit on its way into memory: the counter is known, and so is the visitor.
+//! Recording a hit for a known counter and visitor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,8 @@ use divan::{Bencher, black_box};
 
 const COUNTERS: [usize; 2] = [100, 10_000];
 
-/// A recorder with so many counters, in an order in which no request follows its neighbour.
+/// Creates a recorder and `count` counters in shuffled order, so that adjacent hits don't touch adjacent
+/// memory.
 fn counters(count: usize) -> (Recorder, Vec<Counter>) {
     let builder = Counters::builder(MemoryStore::new()).max_counters(count);
     let recorder = builder.build().expect("the defaults are fine").recorder();
@@ -29,7 +30,7 @@ fn bench(bencher: Bencher<'_, '_>, count: usize, visitors: &[VisitorId]) {
     };
     (0..count).for_each(record);
     let threads = AtomicUsize::new(0);
-    // A thousand to a turn: the clock takes longer than a hit.
+    // We measure 1,000 hits per iteration, because reading the clock takes longer than a hit.
     bencher.counter(divan::counter::ItemsCount::new(1000_usize)).bench(|| {
         let first = threads.fetch_add(1, Ordering::Relaxed) * 1000;
         (first..first + 1000).for_each(record);

@@ -1,4 +1,4 @@
-//! HyperLogLog: what is done beside the requests.
+//! HyperLogLog operations, which run outside the request path.
 
 use counter_core::VisitorId;
 use counter_core::sketch::Sketch;

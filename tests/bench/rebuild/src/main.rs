@@ -1,4 +1,4 @@
-//! A small service as one deploys it, with its time-outs: bare, with the counter, or with its admin router.
+//! A small but realistic service with timeouts: bare, with the counter, or with the admin router.
 
 use std::error::Error;
 use std::net::SocketAddr;

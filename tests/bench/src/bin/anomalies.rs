@@ -1,9 +1,9 @@
-//! How well anomalies are found: the score of the detector in Numenta's anomaly benchmark, beside that of a windowed
-//! Gaussian, and its false alarms where there are none.
+//! Anomaly detection benchmark: the detector's score in Numenta's anomaly benchmark compared with a windowed
+//! Gaussian, and false alarms on quiet series.
 //!
-//! With a folder, the benchmark's own series: that of a checkout of it, with `data` and `labels`. Without one, series that
-//! are made up: of the kinds that the benchmark has, and of shapes that are difficult. A number is the first of ten seeds, 0
-//! by default. A series is of counts if all its values so far are.
+//! If the argument is a folder, it should be a checkout of the benchmark, with `data` and `labels`. Otherwise
+//! we use synthetic series: similar to the benchmark, and with difficult shapes. A number is the first of ten
+//! seeds (0 by default). A series is treated as counts if all values in the probation period could be counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -17,9 +17,9 @@ use bench::table;
 use counter_alert::detector::Detector;
 use counter_core::{Precision, Timestamp};
 
-/// The number of seeds of the series that are made up.
+/// Number of seeds for synthetic series.
 const SEEDS: u64 = 10;
-/// The values that the windowed Gaussian knows.
+/// Window of the windowed Gaussian in rows.
 const WINDOW: usize = 6400;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the scores of both detectors, over all series of each corpus.
+/// Prints the scores of both detectors on these corpora.
 fn report(corpora: &[Vec<Labeled>]) {
     let (mut ours, mut gaussian, mut rows, begun) = (Vec::new(), Vec::new(), 0, Instant::now());
     for corpus in corpora {
@@ -69,7 +69,7 @@ fn report(corpora: &[Vec<Labeled>]) {
     table::print(&head, &[row("this one", &ours), row("windowed Gaussian", &gaussian)]);
 }
 
-/// Prints what the detector finds of each shape, with the best threshold of all series together.
+/// Prints the detected anomalies by shape, using the threshold that is best for all series.
 fn by_shape(corpora: &[Vec<Labeled>]) {
     let series: Vec<_> = corpora.iter().flatten().collect();
     let all: Vec<_> = series.iter().map(|series| scored(series, detected(series))).collect();
@@ -89,7 +89,8 @@ fn by_shape(corpora: &[Vec<Labeled>]) {
     table::print(&head, &rows.collect::<Vec<_>>());
 }
 
-/// Prints how often the default share of false alarms raises an alert in a week in which nothing happens.
+/// Prints how many false alarms to expect in a week on series with no anomalies, at the default false alarm
+/// share.
 fn false_alarms() {
     let mut kinds: BTreeMap<String, (f64, usize)> = BTreeMap::new();
     for seed in 0..4 * SEEDS {
@@ -97,7 +98,7 @@ fn false_alarms() {
             let (weeks, alerts) = kinds.entry(series.name.clone()).or_default();
             let unusual =
                 judged(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
-            // A detector that has seen nothing is surprised by the first night.
+            // The first night surprises a new detector, so we skip the probation period.
             let unusual = &unusual[probation(unusual.len())..];
             *weeks += unusual.len() as f64 * f64::from(series.width) / 604_800.0;
             *alerts += unusual.windows(2).filter(|pair| !pair[0] && pair[1]).count();
@@ -113,8 +114,8 @@ fn false_alarms() {
     table::print(&["series", "weeks", "false alarms a week"], &rows);
 }
 
-/// Keeps the score of a row only if none of those before it was as large: one anomaly is told once. The rows are as many
-/// as those that rest after a detection with KNN-CAD.
+/// Sets the score to zero unless it exceeds all scores in the preceding rows, so that an anomaly is only
+/// reported when it starts. The number of rows is the same as the pause after a detection in KNN-CAD.
 fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
     let rest = probation(scores.len()) / 5;
     let first = |at: usize| scores[at.saturating_sub(rest)..at].iter().all(|before| *before < scores[at]);
@@ -137,7 +138,7 @@ fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judge
     rows.map(|(time, value)| of(detector.observe(Timestamp::from_unix(*time), *value))).collect()
 }
 
-/// The distance of each value from the mean of those before it, in their standard deviations.
+/// Scores values by the distance from the mean of preceding values, in standard deviations.
 fn windowed_gaussian(series: &Labeled) -> Vec<f64> {
     let (mut window, mut sum, mut squares) = (VecDeque::new(), 0.0, 0.0);
     let mut score = |value: f64| {
@@ -156,7 +157,7 @@ fn windowed_gaussian(series: &Labeled) -> Vec<f64> {
     series.values.iter().map(|value| score(*value)).collect()
 }
 
-/// Reads the benchmark: `data/*/*.csv`, with the windows of `labels/combined_windows.json`.
+/// Reads the benchmark: `data/*/*.csv`, with windows from `labels/combined_windows.json`.
 fn read(folder: &Path) -> Result<Vec<Labeled>, Box<dyn Error>> {
     let labels = std::fs::read(folder.join("labels/combined_windows.json"))?;
     let labels: BTreeMap<String, Vec<(String, String)>> = serde_json::from_slice(&labels)?;
@@ -180,7 +181,7 @@ fn read(folder: &Path) -> Result<Vec<Labeled>, Box<dyn Error>> {
     Ok(corpus)
 }
 
-/// Returns the usual time between two rows, and the times of rows: one after the other, where they come at odd times.
+/// Returns the typical interval between rows, and the times. Replaces irregular times with regular times.
 fn regular(times: Vec<u64>) -> (u32, Vec<u64>) {
     let mut apart: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
     apart.sort_unstable();
@@ -195,12 +196,12 @@ fn regular(times: Vec<u64>) -> (u32, Vec<u64>) {
     (u32::try_from(width).unwrap_or(86_400), times)
 }
 
-/// The Unix time of `2014-04-10 07:15:00`.
+/// Parses a time like `2014-04-10 07:15:00`.
 fn unix(text: &str) -> Result<u64, Box<dyn Error>> {
     let numbers: Vec<u64> =
         text.split(['-', ' ', 'T', ':', '.']).take(6).map(str::parse).collect::<Result<_, _>>()?;
     let [year, month, day, hours, minutes, seconds] = numbers[..] else { return Err(text.into()) };
-    // Days since 1970, in years that begin in March.
+    // Days since 1970, with years starting in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     Ok((days - 719_468) * 86_400 + hours * 3600 + minutes * 60 + seconds)

@@ -1,6 +1,7 @@
-//! What an archive costs: its size, a chart of a year, and an hour that is copied out of Redis.
+//! Archive benchmark: size on disk, reading a chart for a year, and copying an hour from Redis.
 //!
-//! So many counters as the argument says, or 10,000, of which the archive has a year of days and a quarter of hours.
+//! The argument sets the number of counters (10,000 by default). The archive is filled with a year of days
+//! and a quarter of hours.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,12 +18,12 @@ use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Vis
 use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Store, Timestamp};
 use tests::{Postgres, RedisServer};
 
-/// Buckets of days, and of hours.
+/// Buckets to write for days and for hours.
 const DAYS: u64 = 365;
 const HOURS: u64 = 91 * 24;
-/// Visitors of a counter in an hour.
+/// Visitors of a counter in the copied hour.
 const VISITORS: u32 = 10;
-/// Counters that are written at once.
+/// Number of counters to write in an archive page.
 const PAGE: usize = 5000;
 const TURNS: usize = 21;
 
@@ -73,7 +74,7 @@ async fn measure(
     names.sort_unstable();
     let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
     let (now, empty) = (Timestamp::now(), bytes());
-    // The two hours before this one are in Redis, and the later of them is to be copied.
+    // Redis holds this hour and the two preceding hours. We will copy the later of the two.
     let last = hour.bucket(now.minus(300)).start.minus(3600);
     fill(&far, &names, day, DAYS, day.bucket(last).start).await?;
     fill(&far, &names, hour, HOURS, last).await?;
@@ -118,7 +119,7 @@ async fn measure(
     Ok(row)
 }
 
-/// Writes buckets of every counter, the latest of them at `last`.
+/// Writes buckets to the archive for these counters, up to `last`.
 async fn fill(
     far: &SqlStore,
     names: &[CounterName],
@@ -142,7 +143,7 @@ async fn fill(
     Ok(())
 }
 
-/// Counts in an hour of every counter, with ten visitors each.
+/// Counts hits and ten visitors on these counters in an hour.
 async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) -> Result<(), Box<dyn Error>> {
     let finest = Precision::try_from(3600)?;
     let (grid, key) = (Arc::new(Grid::default()), VisitorKey::new([7; 16]));
@@ -178,7 +179,7 @@ async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) ->
     Ok(())
 }
 
-/// Bytes of the files under a folder.
+/// Returns the size of a folder in bytes.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| match entry.metadata() {

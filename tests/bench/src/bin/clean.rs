@@ -1,8 +1,8 @@
-//! What cleaning costs, here and by the algorithm of the book in Python, on the same samples.
+//! Cleaner benchmark: our cleaner compared with the book's algorithm in Python on the same samples.
 //!
-//! `clean PYTHON [COUNTERS]`, where PYTHON has redis-py. The counters have buckets of a minute. In the first
-//! pass each loses 132 samples, which is what a cleaner finds that was away for two hours. In those that
-//! follow, a minute apart, a part of the counters lose one sample each.
+//! Usage: `clean PYTHON [COUNTERS]`, where PYTHON needs redis-py. Counters have buckets of a minute. In the
+//! first pass, all counters lose 132 samples, like after the cleaner has been down for two hours. Further
+//! passes follow at intervals of a minute, in which a fraction of the counters lose a sample.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,14 +15,14 @@ use counter_core::stores::Namespace;
 use counter_core::{Counters, RedisStore, Timestamp};
 use tests::RedisServer;
 
-/// Samples a counter has, and how many of them are older than the 120 that are kept.
+/// Samples of a counter, and how many of these are expired. The cleaner should retain 120.
 const SAMPLES: u64 = 252;
 const OLD: u64 = 132;
 
-/// The passes after the first: so many minutes later, and of how many counters one loses a sample.
+/// Passes after the first: the delay in minutes, and `n` if 1 in `n` counters loses a sample.
 const LATER: [(u64, Option<usize>); 4] = [(0, None), (1, Some(100)), (2, Some(10)), (3, Some(1))];
 
-/// A pass: samples removed, the time it took, and the server's figures.
+/// The result of a pass: removed samples, duration and server statistics.
 struct Pass {
     removed: u64,
     took: Duration,
@@ -74,12 +74,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A server with the counters of this test, under the bare keys of the book.
+/// Starts a server and writes the counters, with the book's keys, which don't have a namespace.
 fn filled(counters: usize, now: Timestamp) -> RedisServer {
     let server = server::start();
     let names = past::names(counters);
     past::write(&server, "", &names, "60", SAMPLES, now);
-    // Thinned, so that each of the later passes finds as many as it should.
+    // Remove some samples, so that later passes find the expected number.
     let oldest = now.minus(now.as_unix() % 60).minus(119 * 60);
     for (minutes, part) in LATER {
         let Some(part) = part else { continue };

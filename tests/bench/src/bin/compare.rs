@@ -1,8 +1,8 @@
-//! The throughput of the same site behind different middlewares, in one process and in turns.
+//! Throughput of the same site with different middlewares, in the same process and in turns.
 //!
-//! One thread serves and another asks, over 64 connections to each site that stay open. A turn is short and
-//! there are many, in an order that changes, so that whatever else the machine does happens to all of them;
-//! a site is compared with the bare router of its own round.
+//! A thread serves while another thread sends requests over 64 keep-alive connections to each site. Turns are
+//! short and in alternating order, so that other load on the machine affects the sites equally. Sites are
+//! compared with the bare router in the same round.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ const TURN: Duration = Duration::from_millis(250);
 const ROUNDS: usize = 70;
 
 struct Turn {
-    /// A second, as the one who asks sees it.
+    /// Responses in a second, as measured by the client.
     throughput: f64,
-    /// What the serving thread worked for each answer, in microseconds.
+    /// CPU time of the serving thread for a response, in microseconds.
     work: f64,
-    /// 99 of 100 answers came within so many microseconds.
+    /// 99th percentile of the latency in microseconds.
     slowest: f64,
 }
 
@@ -52,12 +52,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         for round in 0..=rounds {
             for turn in 0..KINDS.len() {
-                // Every other round backwards, so that nobody always comes after the same.
+                // Reverse the order in odd rounds, so that a site isn't always preceded by the same site.
                 let kind = if round % 2 == 0 { turn } else { KINDS.len() - 1 - turn };
                 let before = worked(&serving)?;
                 let answers = loads[kind].ask(TURN).await?;
                 let worked = worked(&serving)? - before;
-                // The first round warms up.
+                // The first round is for warming up.
                 if round > 0 {
                     turns[kind].push(Turn::of(&answers, worked));
                 }
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Says where the work of this thread can be read, and then where each kind listens.
+/// Serves all sites. Sends the path of this thread's CPU statistics, followed by the addresses.
 fn serve(redis: &str, says: &mpsc::Sender<String>) {
     let say = |word: String| says.send(word).expect("somebody listens");
     let thread = fs::read_link("/proc/thread-self").expect("Linux");
@@ -92,7 +92,7 @@ fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// The nanoseconds that a thread has worked.
+/// Returns the CPU time of a thread in nanoseconds.
 fn worked(thread: &str) -> io::Result<f64> {
     let text = fs::read_to_string(thread)?;
     let first = text.split(' ').next().and_then(|first| first.parse().ok());

@@ -1,8 +1,9 @@
-//! Distributions: how exact percentiles over instances are, and what bins take of Redis and of a flush.
+//! Distribution benchmark: accuracy of percentiles across instances, and the cost of bins in Redis and in a
+//! flush.
 //!
-//! Ten million times of four shapes, or as many as the argument says, are recorded by eight instances over a Redis with
-//! Sentinel, whose master fails over meanwhile; the percentiles that the store then has are compared with those of the
-//! times themselves. Fails where one is further away than it may be, or where a time is missing or there twice.
+//! Eight instances record ten million times (or as many as the argument says) in four shapes to Redis with
+//! Sentinel. The master fails over during the run. We then compare the stored percentiles with exact ones.
+//! Fails if a percentile exceeds the error bound, or if times are missing or counted twice.
 
 use std::error::Error;
 use std::f64::consts::TAU;
@@ -23,20 +24,20 @@ use tokio::task::block_in_place;
 const TIMES: usize = 10_000_000;
 const INSTANCES: usize = 8;
 
-/// Times that an instance records before it lets others run.
+/// Times that an instance records before yielding to other instances.
 const CHUNK: usize = 1000;
 
-/// The time in which the last quarter is recorded.
+/// How long recording the final quarter takes.
 const LEARNING: Duration = Duration::from_secs(20);
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// A second of a site: requests on each route, whose times are spread over a factor of ten.
+/// Requests per second and route. The times are spread over a factor of ten.
 const REQUESTS: u64 = 20;
 
 type Shape = (&'static str, fn(&mut Random) -> f64);
 
-/// Seconds, by what they look like.
+/// Distributions of times in seconds.
 const SHAPES: [Shape; 4] = [
     ("lognormal, median 20 ms", |random| 0.02 * random.normal().exp()),
     ("two peaks, 3 ms and 1 s", |random| {
@@ -47,11 +48,11 @@ const SHAPES: [Shape; 4] = [
     ("even, 100 µs to 60 s", |random| 0.0001 + random.unit() * 59.9999),
 ];
 
-/// Random numbers, the same in each run: SplitMix64.
+/// Deterministic random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
-    /// A number above 0, up to 1.
+    /// Returns a number in (0, 1].
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -84,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// So many times of each shape.
+/// Records and checks `per_shape` times for each shape.
 async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
     let servers = RedisSentinel::start();
     servers.until_replicated();
@@ -102,7 +103,7 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
             .push(tokio::spawn(async move { counters.run(async { drop(stopped.changed().await) }).await }));
     }
     let began = Timestamp::now();
-    // What the old master took last is lost with it, and sent again with what comes later.
+    // The failover loses the latest writes to the old master. These will be sent again with later flushes.
     let (half, is_half) = mpsc::channel::<()>();
     let (failed_over, has_failed_over) = mpsc::channel::<()>();
     let (shapes_of_all, recorders) = (&shapes, &recorders);
@@ -120,7 +121,8 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
             half.take_if(|_| from >= each / 2);
             if from >= each / 4 * 3 {
                 _ = has_failed_over.recv();
-                // The instances have to learn of it while they have something to send.
+                // The instances need to have something to send, because they only notice the failover when
+                // they write.
                 thread::sleep(LEARNING.mul_f64(4.0 * CHUNK as f64 / each as f64));
             }
         }
@@ -128,7 +130,7 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
     block_in_place(|| {
         thread::scope(|scope| {
             scope.spawn(record);
-            // It ends when the other side is dropped.
+            // Returns when the other side is dropped.
             _ = is_half.recv();
             servers.failover();
             drop(failed_over);
@@ -177,7 +179,7 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The memory of routes that were busy for as long as their distributions are kept.
+/// Measures the memory for routes that are busy throughout the retention period.
 async fn memory() -> Result<(), Box<dyn Error>> {
     const ROUTES: usize = 10;
     let server = RedisServer::start();

@@ -1,6 +1,7 @@
-//! What a dump of Redis costs, and its restore into each kind of store.
+//! Dump benchmark: a dump from Redis, and a restore into any kind of store.
 //!
-//! So many counters as the argument says, or 10,000, with 120 samples of each of the default precisions.
+//! The argument sets the number of counters (10,000 by default). There are 120 samples at each default
+//! precision.
 
 use std::error::Error;
 use std::fs::File;

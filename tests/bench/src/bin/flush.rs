@@ -1,8 +1,8 @@
-//! What a flush costs: the client's processor time, the wire, and the server.
+//! Flush benchmark: client CPU time, network traffic and server load.
 //!
-//! Counters with hits in every second, as many as the argument says or some typical numbers, at the seven
-//! default precisions. The store has 120 samples of each already, and each second brings a new one: what is
-//! found after long use, between two passes of the cleaner.
+//! The arguments set the numbers of counters, which are hit every second at the seven default precisions. The
+//! store already contains 120 samples at each precision, and a sample is added every second. This is the
+//! state that you will find after long use, between two cleaner passes.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -19,17 +19,17 @@ use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Precisions, RedisStore, Timestamp};
 use tests::RedisServer;
 
-/// Flushes that come first, and those that are measured.
+/// Flushes to warm up, and to measure.
 const BEFORE: u64 = 5;
 const MEASURED: u64 = 55;
 
-/// The commands that the book sends for a hit and a precision: HINCRBY and ZADD.
+/// Commands that the book sends for a hit at a precision: `HINCRBY` and `ZADD`.
 const BOOK: f64 = 2.0;
 
-/// The load of which the operations are told: hits a second, on a hundred routes and `hits`.
+/// The request rate in the operations benchmark. Hits go to 100 routes and to `hits`.
 const REQUESTS: u32 = 10_000;
 
-/// Seconds between two flushes of that load, and those that it lasts.
+/// Flush intervals and duration of the operations benchmark, in seconds.
 const INTERVALS: [u64; 4] = [1, 5, 10, 30];
 const SECONDS: u64 = 120;
 
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Flushes of so many counters, with so many new visitors of each.
+/// Measures flushes of `count` counters, where every counter has this number of new visitors.
 async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let server = RedisServer::start();
     let mut site = counters(&server).await?;
@@ -105,7 +105,7 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
         }
         let at = start.plus(second + 1);
         for counter in &counters {
-            // A flush is nearly always of two seconds.
+            // A flush almost always contains two seconds.
             for at in [at.minus(1), at] {
                 recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
             }
@@ -145,7 +145,7 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
     ])
 }
 
-/// What the server takes for an increment that is sent as a command of its own, in a pipeline; in µs.
+/// Measures the server CPU time for a plain `HINCRBY` in a pipeline, in µs.
 async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result<f64, Box<dyn Error>> {
     let client = Client::new(Config::from_url(&server.url())?, None, None, None);
     client.init().await?;
@@ -166,7 +166,7 @@ async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result
     Ok(work.processor.as_secs_f64() * 1e6 / work.operations() as f64)
 }
 
-/// Minutes of so many requests a second, and a flush every so many seconds.
+/// Counts the Redis operations at this request rate and flush interval.
 async fn operations(
     requests: u32,
     interval: u64,
@@ -187,13 +187,13 @@ async fn operations(
         for (n, route) in (0..requests).zip(routes.iter().cycle()) {
             recorder.record_at(hits, None, at, NonZeroU32::MIN);
             recorder.record_at(*route, None, at, NonZeroU32::MIN);
-            // A flush is in the midst of a second.
+            // Flush in the middle of a second.
             if n == requests / 2 && (second + 1) % interval == 0 {
                 site.flush().await?;
             }
         }
     }
-    // What comes behind the last one is no part of it.
+    // Hits after the final measured flush must not be included.
     let work = Figures::of(&server).since(&before);
     site.flush().await?;
     let calls = work.calls("evalsha").count as f64 / SECONDS as f64;

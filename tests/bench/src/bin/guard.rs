@@ -1,6 +1,9 @@
-//! Compares what counting takes with the committed figures: instructions, and allocations.
+//! Regression guard: compares the instructions and allocations for an operation against the committed
+//! figures.
 //!
-//! Without arguments it compares, and `write` writes them anew; `NAME COUNT` does the work itself, for callgrind.
+//! - Without arguments, it compares.
+//! - `write` updates the committed figures.
+//! - `NAME COUNT` runs an operation, to be called by callgrind.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,7 +16,7 @@ use bench::work::{WORK, Work};
 
 const COUNTS: [u64; 2] = [2_000, 22_000];
 
-/// How far a figure may be off, in hundredths.
+/// Allowed deviation in percent.
 const TOLERANCE: f64 = 5.0;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -39,7 +42,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// What each kind of work takes, without what is done beside the counting.
+/// Measures the instructions for an operation, after subtracting the baseline.
 fn measure() -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("guard-{}", std::process::id()));
     fs::create_dir(&folder)?;
@@ -60,7 +63,8 @@ fn measure() -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
     Ok(measured.iter().map(|(work, one)| (work.name, one - work.without.map_or(0.0, of))).collect())
 }
 
-/// Allocations in ten, on average: a second may begin meanwhile, and its cells be closed.
+/// Returns the allocations for ten operations, rounded down. We can't expect zero, because cells are closed
+/// if a new second starts during the run.
 fn allocations(work: &Work) -> u64 {
     let [first, more] = COUNTS;
     let mut run = (work.prepare)();

@@ -1,8 +1,9 @@
-//! What an import of access logs costs, beside `wc -l` and GoAccess: seconds, processor time, and memory.
+//! Import benchmark: elapsed time, CPU time and memory to import access logs, compared with `wc -l` and
+//! GoAccess.
 //!
-//! Logs in the combined format, of so many lines as the second argument says or a million, and of four times as many:
-//! 2,000 routes, 50,000 addresses, 500 user agents, and 3 % of bots, over the last day. The first argument is the
-//! program that imports.
+//! The first argument is the program that imports. The second argument sets the number of lines (a million by
+//! default); a log four times as long is also imported. Logs are in the combined format, with 2,000 routes,
+//! 50,000 addresses, 500 user agents and 3 % bots, and cover a day.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -16,18 +17,18 @@ use bench::server::Figures;
 use bench::table;
 use tests::RedisServer;
 
-/// How long to rest between two looks at a program.
+/// Interval for polling a program's statistics.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The ticks of the kernel's account of processor time, in a second.
+/// The kernel's clock rate for CPU times.
 const TICKS: f64 = 100.0;
 
-/// What a program took.
+/// The cost of running a program.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     wall: Duration,
     processor: f64,
-    /// The most memory, in MB.
+    /// Peak memory in MB.
     memory: f64,
 }
 
@@ -57,7 +58,7 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
         };
         let mut wc = Command::new("wc");
         wc.arg("-l").arg(&log);
-        // So that all of them find the file in memory.
+        // Warm up the page cache, so that any program will find the file in memory.
         measure(&mut wc)?;
         rows.push(("`wc -l`".to_owned(), lines, measure(&mut wc)?));
         rows.push(("import to the tally".to_owned(), lines, measure(&mut import("memory:", &log))?));
@@ -76,7 +77,7 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
             fs::remove_file(compressed)?;
         }
         if rows.len() > 4 {
-            // It takes long for as many, and is compared by its first.
+            // GoAccess is slow on the long log, so we only compare the short log.
             break;
         }
         let mut goaccess = Command::new("goaccess");
@@ -106,16 +107,16 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Runs a program to its end.
+/// Runs a program until it exits.
 fn measure(command: &mut Command) -> io::Result<Taken> {
     let begun = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let (mut memory, process) = (0.0, PathBuf::from(format!("/proc/{}", child.id())));
     let (wall, processor) = loop {
         let stat = fs::read_to_string(process.join("stat"))?;
-        // Behind the name, which may have spaces: the state, and 11 and 12 fields on the times.
+        // Fields after the name, which may contain spaces. The state is at index 0, the times at 11 and 12.
         let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        // It has ended, and is there until somebody asks how.
+        // The process has exited, but the statistics are available until we wait for it.
         if fields[0] == "Z" {
             let ticks = |field: usize| fields[field].parse::<f64>().map_err(io::Error::other);
             break (begun.elapsed(), (ticks(11)? + ticks(12)?) / TICKS);
@@ -134,11 +135,11 @@ fn succeed(child: &mut Child) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
 }
 
-/// Writes a log, the same at each call but for its times.
+/// Writes a log. Always the same, except for times.
 fn write_log(path: &Path, lines: u64) -> io::Result<()> {
     const DAY: u64 = 86_400;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-    // Lines of one day have one date, which `date` knows.
+    // All lines fall on the same day, so we need to format the date only once.
     let begin = now / DAY * DAY - DAY;
     let date = Command::new("date").args(["-u", "-d", &format!("@{begin}"), "+%d/%b/%Y"]).output()?.stdout;
     let date = String::from_utf8(date).map_err(io::Error::other)?;
@@ -157,7 +158,7 @@ fn write_log(path: &Path, lines: u64) -> io::Result<()> {
         let second = line * DAY / lines;
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         let address = random(50_000);
-        // Of two numbers the smaller: some routes have most of the requests.
+        // The minimum of two numbers, so that a few routes get most requests.
         let route = random(2000).min(random(2000));
         let path = format!("/articles/{route}");
         let status = [200, 200, 200, 200, 200, 200, 200, 304, 301, 404][random(10) as usize];

@@ -1,7 +1,7 @@
-//! The instructions of an answer behind different middlewares: those of the whole process of the server, by
-//! callgrind, between two numbers of requests over one connection. The kernel's are not among them.
+//! Instructions per response with different middlewares: for the whole server process, by callgrind, not
+//! including the kernel. Computed from two runs with different numbers of requests over a single connection.
 //!
-//! `serve KIND REDIS` is that server, until it is asked for `/stop`.
+//! `serve KIND REDIS` is the server to be run by callgrind, which exits when `/stop` is requested.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 
 const COUNTS: [u32; 2] = [500, 4_500];
 
-/// The functions of the allocator of the C library. How far it looks for a place depends on where others
-/// happen to lie, by more than a hundred instructions an answer.
+/// Allocator functions of the C library. How long the allocator searches depends on the heap layout, which
+/// can differ by more than a hundred instructions per response.
 const ALLOCATOR: [&str; 4] = ["malloc", "calloc", "realloc", "free"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,7 +58,7 @@ fn folder() -> std::io::Result<std::path::PathBuf> {
     Ok(folder)
 }
 
-/// Those of a server that answers so many requests, and of them those of the allocator.
+/// Returns the instructions to handle `count` requests: in total, and in the allocator.
 fn instructions(kind: &str, redis: &str, count: u32, profile: &Path) -> Result<(u64, u64), Box<dyn Error>> {
     let mut server = callgrind::start(&std::env::current_exe()?, &["serve", kind, redis], profile)?;
     let mut address = String::new();

@@ -1,4 +1,4 @@
-//! What counters take of memory, in the process and in Redis.
+//! Memory benchmark: how much memory a counter needs in the process and in Redis.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     sketches_in_redis()
 }
 
-/// Bytes that are still allocated afterwards, for each of the counters.
+/// Runs a closure and returns how many bytes it leaves allocated, divided by the number of counters.
 fn grown<T>(work: impl FnOnce() -> T) -> (T, String) {
     let mut made = None;
     let grown = allocation_counter::measure(|| made = Some(work())).bytes_current;

@@ -1,9 +1,9 @@
-//! The processor time of a whole process that counts: of the threads that record, and of what folds and flushes.
+//! CPU benchmark: CPU time of a whole process that counts, including recording, folding and flushing.
 //!
-//! Each row is a process of its own, which first has a hundred visits of every counter, so that its tables and registers
-//! are there, and then requests at a steady rate: each is a hit on `hits` and one on a route, of a visitor whose hash is
-//! made for it, through [`Recorder::request`] as by the layer. What else a layer does for a request is in the guard. The
-//! same process without the recording is subtracted.
+//! Rows are measured in separate processes. A process first records 100 visits per counter, so that tables
+//! and registers are allocated. It then makes requests at a steady rate via [`Recorder::request`], like the
+//! layer would. A request hits `hits` and a route, with a freshly hashed visitor. For other costs of the
+//! layer, see the guard. The CPU time of the same process without recording is subtracted.
 
 use std::error::Error;
 use std::fs;
@@ -19,40 +19,41 @@ use counter_core::visits::Agent;
 use counter_core::{Counter, Counters, MemoryStore, Recorder, RedisStore};
 use tests::RedisServer;
 
-/// Requests a second.
+/// Request rates in requests per second.
 const RATES: [u64; 2] = [10_000, 100_000];
 
-/// Counters beside `hits`, and different visitors of the site.
+/// Number of counters in addition to `hits`, and number of distinct visitors.
 const SITES: [(usize, u64); 4] = [(100, 100), (100, 100_000), (10_000, 100), (10_000, 100_000)];
 
-/// Threads that record.
+/// Recording threads.
 const THREADS: u64 = 2;
 
-/// Visits of each counter before the rate begins.
+/// Visits to record on a counter before the measurement starts.
 const BEFORE: u64 = 100;
 
-/// The pause of a thread between two bursts: short, and still so long that waking up does not cost more than counting.
+/// Interval between bursts. This needs to be short, but long enough that waking up doesn't cost more than
+/// counting.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The time before what is measured, and that of it.
+/// Time to warm up, and to measure.
 const WARM: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// The words by which a process is told what to do, and tells what it did.
+/// The load to generate, which is passed to the process as arguments.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     requests: u64,
     counters: usize,
     visitors: u64,
-    /// Otherwise it does everything else.
+    /// If `false`, the process does everything except recording.
     records: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    /// Milliseconds of processor in a second.
+    /// CPU time in a second, in milliseconds.
     processor: f64,
-    /// Megabytes that the process has more: with the names of the counters, with their visits, and at the end.
+    /// Growth of the resident memory in MB: with counter names, with visits, and at the end.
     grown: [f64; 3],
 }
 
@@ -84,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The processor time of a process that does everything else, for each rate: the least of three.
+/// Measures the CPU time at these rates if nothing is recorded, as the minimum of three runs.
 fn paces() -> Result<[f64; 2], Box<dyn Error>> {
     let (counters, visitors) = SITES[0];
     let mut paces = [f64::INFINITY; 2];
@@ -97,7 +98,7 @@ fn paces() -> Result<[f64; 2], Box<dyn Error>> {
     Ok(paces)
 }
 
-/// Prints a table of one kind of store.
+/// Prints a table for a store.
 fn print(store: &str, paces: [f64; 2]) -> Result<(), Box<dyn Error>> {
     let mut rows = Vec::new();
     for (requests, pace) in RATES.into_iter().zip(paces) {
@@ -140,7 +141,7 @@ fn print(store: &str, paces: [f64; 2]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Has a process do that.
+/// Runs a process with this load.
 fn ask(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     let Load { requests, counters, visitors, records } = load;
     let output = Command::new(std::env::current_exe()?)
@@ -156,7 +157,7 @@ fn ask(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     }
 }
 
-/// The process itself.
+/// Generates the load in this process.
 async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     let mut site = match url {
         "memory" => Counters::builder(MemoryStore::new()),
@@ -188,7 +189,7 @@ async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     tokio::time::sleep(MEASURED).await;
     let processor = (processor::time() - time).as_secs_f64() * 1e3 / from.elapsed().as_secs_f64();
     let grown = self::resident() - resident;
-    // The runtime must not wait for the last burst of the threads.
+    // Otherwise, the runtime would be blocked by joining the threads during their final burst.
     tokio::time::sleep(Duration::from_millis(500)).await;
     for thread in recording {
         thread.join().map_err(|_| "a thread panicked")?;
@@ -199,7 +200,7 @@ async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     Ok(Told { processor, grown: [named, visited, grown] })
 }
 
-/// Megabytes of this process that are in memory.
+/// Returns the resident memory of this process in MB.
 fn resident() -> f64 {
     let told = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -207,7 +208,7 @@ fn resident() -> f64 {
     kilobytes.expect("a process has a size") * 1024.0 / 1e6
 }
 
-/// The visitors of the site.
+/// Generates requests from the site's visitors.
 #[derive(Clone, Debug)]
 struct Visits {
     recorder: Recorder,
@@ -218,11 +219,11 @@ struct Visits {
 }
 
 impl Visits {
-    /// So many requests at once, from a number on.
+    /// Makes `count` requests, starting at a request number.
     fn make(&self, from: u64, count: u64) {
         for n in from..from + count {
             let route = self.routes[usize::try_from(n).expect("64 bits") % self.routes.len()];
-            // Every route has every visitor after a while: one that follows from the route would not do.
+            // Must not be a function of the route, because a route should eventually see all visitors.
             let visitor = (n / self.routes.len() as u64 + n * 7919) % self.load.visitors;
             let visitor = self.key.visitor(&[&visitor.to_le_bytes()]);
             if self.load.records {
@@ -234,7 +235,7 @@ impl Visits {
         }
     }
 
-    /// This thread's share of the requests, by the clock.
+    /// Makes this thread's share of the requests at a steady rate.
     fn pace(&self, thread: u64, began: Instant) {
         let mut made = 0;
         loop {

@@ -1,8 +1,7 @@
-//! Where the client's instructions of a flush go, by callgrind, between two numbers of flushes. The kernel's are
-//! not among them.
+//! Flush profile by callgrind: client instructions by component, not including the kernel.
 //!
-//! A thousand counters with hits in two seconds each time, and so many new visitors of each as the column
-//! says. `flush REDIS VISITORS COUNT` does that, for callgrind.
+//! Each flush contains 1,000 counters with hits in two seconds. Columns are the number of new visitors per
+//! counter. `flush REDIS VISITORS COUNT` is the subcommand to be run by callgrind.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,7 +19,7 @@ const COUNTERS: usize = 1000;
 const COUNTS: [u64; 2] = [10, 60];
 const VISITORS: [&str; 3] = ["0", "1", "10"];
 
-/// What is told, and the functions that it is of: with all that they call, but without the second ones.
+/// Components: a label, the functions to add up (including callees), and functions to subtract.
 const PARTS: [(&str, &[&str], &[&str]); 6] = [
     ("folding the stripes, and cutting into batches", &[TAKE], &[]),
     ("a batch as the arguments of a call", &[ENCODE], &[]),
@@ -69,10 +68,10 @@ fn measure() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The instructions of these functions, for each counter.
+/// Returns the instructions in these functions, divided by the number of counters.
 fn sum(costs: &BTreeMap<String, f64>, functions: &[&str]) -> Result<f64, String> {
     let cost = |function: &&str| {
-        // The next release of a compiler may see it otherwise.
+        // A new compiler version might inline the function.
         costs.get(*function).ok_or_else(|| format!("{function} is compiled into another function"))
     };
     Ok(functions.iter().map(cost).sum::<Result<f64, _>>()? / COUNTERS as f64)
@@ -90,7 +89,7 @@ async fn flush(redis: &str, visitors: u64, count: u64) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-// Not a part of a flush, and so a function that can be told from it.
+// Must not be inlined, so that recording can be subtracted from the flush.
 #[inline(never)]
 fn record(recorder: &Recorder, counters: &[Counter], at: Timestamp, visitors: Range<u64>) {
     let key = VisitorKey::new([7; 16]);

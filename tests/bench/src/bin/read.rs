@@ -1,4 +1,4 @@
-//! What reading costs: one series, a thousand, and a table of all counters.
+//! Read benchmark: a single series, 1,000 series, and a table of all counters.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tests::RedisServer;
 
 const COUNTERS: usize = 2000;
 const SERIES: usize = 1000;
-/// Rows of a page of the dashboard's table.
+/// Rows on a page of the dashboard's table.
 const ROWS: usize = 25;
 const TURNS: usize = 21;
 
@@ -102,7 +102,7 @@ fn row(what: &str, milliseconds: f64, commands: u64, note: &str) -> Vec<String> 
     vec![what.to_owned(), format!("{milliseconds:.2}"), commands.to_string(), note.to_owned()]
 }
 
-/// The least that such a client has to do; what it answers is not looked at.
+/// The minimum that a client needs to do. The replies are not parsed.
 async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Box<dyn Error>> {
     let pipeline = client.pipeline();
     for name in names {
@@ -112,8 +112,8 @@ async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Bo
     Ok(pipeline.all().await?)
 }
 
-/// What the dashboard's table reads: all names, the hits of today of each, and of the rows of a page
-/// their sparklines, yesterday, lifetimes and visitors.
+/// Reads the data for the dashboard's table: all names with today's hits, and sparklines, yesterday's hits,
+/// lifetimes and visitors for the rows on the page.
 async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {

@@ -1,6 +1,8 @@
-//! What a spool costs: the processor time of a second, beside the same second without one, and what goes to the disk.
+//! Spool benchmark: CPU time used in a second, depending on whether there is a spool, and bytes written to
+//! disk.
 //!
-//! Each counter has a hit in every tenth of a second, and some a new visitor, so that every write has all of them.
+//! All counters are hit ten times in a second, in some cases by a new visitor, so that a write always
+//! contains the whole set.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,11 +13,11 @@ use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Tenths of a second that come first, and those that are measured.
+/// Tenths of a second to warm up, and to measure.
 const BEFORE: u64 = 20;
 const MEASURED: u64 = 100;
 
-/// What one run has taken.
+/// The cost of a run.
 struct Taken {
     processor: Duration,
     written: u64,
@@ -93,7 +95,7 @@ async fn run(count: usize, visitors: u64, spool: Option<&Path>) -> Result<Taken,
     }
 }
 
-/// The bytes that this process has written so far, as Linux counts them.
+/// Returns the bytes that this process has written, according to Linux.
 fn written() -> Result<u64, Box<dyn Error>> {
     let io = std::fs::read_to_string("/proc/self/io")?;
     let line =

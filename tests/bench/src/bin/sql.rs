@@ -1,7 +1,7 @@
-//! What a SQL database costs: a flush at the default grid, the table of the dashboard, and bytes a sample.
+//! SQL benchmark: a flush at the default grid, reading the dashboard's table, and bytes per sample.
 //!
-//! Counters with hits in every second, as many as the argument says or 1,000. The database has 120 samples of each
-//! precision already, as after long use.
+//! The arguments set the numbers of counters, which are hit every second. The database already contains 120
+//! samples at each precision, like it would after long use.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -17,12 +17,12 @@ use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
 use tests::{MariaDb, Postgres};
 
-/// Flushes that come first, and those that are measured.
+/// Flushes to warm up, and to measure.
 const BEFORE: u64 = 5;
 const MEASURED: u64 = 30;
-/// Samples of each precision.
+/// Samples to write at a precision.
 const SAMPLES: u64 = 120;
-/// Rows of a page of the dashboard's table.
+/// Rows on a page of the dashboard's table.
 const ROWS: usize = 25;
 const TURNS: usize = 21;
 
@@ -98,7 +98,7 @@ async fn measure(
     let (start, names) = (Timestamp::now(), past::names(count));
     let empty = bytes();
     let samples = fill(&store, &names, start).await?;
-    // What SQLite has written is in its log until that is taken over.
+    // SQLite needs a checkpoint to move the data from the write-ahead log to the file.
     store.clean(Shard::default(), start, &Grid::default().counts).await?;
     let size = (bytes() - empty) as f64 / samples as f64;
     for visitors in [0, 1] {
@@ -126,7 +126,7 @@ async fn measure(
     Ok(())
 }
 
-/// Writes samples of each precision, and returns how many there are.
+/// Writes samples at each precision, and returns how many there are.
 async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64, Box<dyn Error>> {
     let (writer, grid) = (WriterId::random(), Arc::new(Grid::default()));
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
@@ -183,7 +183,7 @@ async fn flush(
     for second in 0..BEFORE + MEASURED {
         let at = start.plus(second + 1);
         for counter in &counters {
-            // A flush is nearly always of two seconds.
+            // A flush almost always contains two seconds.
             for at in [at.minus(1), at] {
                 recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
             }
@@ -211,20 +211,20 @@ async fn flush(
         visitors.to_string(),
         format!("{:.1}", table::quantile(&mut client, 0.5)),
         format!("{:.1}", table::quantile(&mut waits, 0.5)),
-        // Its clock ticks a hundred times a second.
+        // The clock for other processes has a resolution of 10 ms, so we use the mean.
         server.map_or_else(String::new, |_| format!("{:.0}", mean(&servers))),
         server.map_or_else(|| format!("{:.0}", mean(&written)), |_| String::new()),
     ])
 }
 
-/// Bytes that this process has written, where it is the database itself.
+/// Returns the bytes written by this process, if the database is embedded.
 fn written_by(server: Option<u32>) -> u64 {
     let told = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let written = told.lines().find_map(|line| line.strip_prefix("wchar: ")).and_then(|n| n.parse().ok());
     if server.is_some() { 0 } else { written.unwrap_or(0) }
 }
 
-/// Bytes of the files under a folder.
+/// Returns the size of a folder in bytes.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -235,8 +235,8 @@ fn size(folder: &Path) -> u64 {
     entries.map(of).sum()
 }
 
-/// What the dashboard's table reads: all names, the hits of today of each, and of the rows of a page
-/// their sparklines, yesterday, lifetimes and visitors.
+/// Reads the data for the dashboard's table: all names with today's hits, and sparklines, yesterday's hits,
+/// lifetimes and visitors for the rows on the page.
 async fn page(stats: &Stats, count: usize, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {

@@ -1,4 +1,4 @@
-//! What watching costs: a rule for each of 2,000 counters, in every minute, over Redis.
+//! Alert benchmark: a rule for each of 2,000 counters, evaluated every minute over Redis.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -12,13 +12,14 @@ use tests::{FaultProxy, RedisServer};
 
 const COUNTERS: usize = 2000;
 
-/// The minutes that are watched one after the other, of the two hours that there are.
+/// Minutes to evaluate, within the two hours of data.
 const MINUTES: u64 = 50;
 
-/// The first of them, which are watched through a proxy: it counts exchanges, and takes time of this process.
+/// Minutes to evaluate through a proxy, in order to count round trips. The proxy also uses CPU time in this
+/// process, so we don't measure time here.
 const THROUGH_PROXY: u64 = 10;
 
-/// The silence after which nothing more of an exchange comes.
+/// Idle time after which a round trip is considered complete.
 const SILENCE: Duration = Duration::from_millis(100);
 
 type Rule = fn(String, CounterName, Precision) -> AlertRule;
@@ -92,7 +93,8 @@ async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
     ])
 }
 
-/// Lets a watch judge all counters, which it begins with a part of in each pass.
+/// Runs passes until all counters have been evaluated, because the first passes only start with some of the
+/// counters.
 async fn begun(watch: &mut Watch, at: Timestamp) -> Result<(), Box<dyn Error>> {
     let mut judged = 0;
     while judged < COUNTERS as u64 {

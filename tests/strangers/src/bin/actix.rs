@@ -1,7 +1,8 @@
-//! actix-web, whose requests are of another version of the `http` crate: a `Transform` of a few lines.
+//! An application on actix-web, which uses another version of the `http` crate, so we need a small
+//! `Transform`.
 //!
-//! The layer gets the head of the request in its own types; actix's own request travels as the body, and its
-//! response as that of the answer.
+//! The layer gets the request head, converted to its types. The actix request is passed as the request body,
+//! and the actix response as the response body.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -19,7 +20,7 @@ use tower::{Layer, Service as _};
 #[actix_web::main]
 async fn main() -> Result<(), Failure> {
     let counting = Counting::start().await?;
-    // The templates of actix are those of rules.
+    // actix and our rules use the same template syntax.
     let rules = Rules::builder()
         .rule(Rule::counter("home").pattern(""))
         .rule(Rule::counter("/articles/{id}").pattern("/articles/{id}"))
@@ -49,7 +50,7 @@ async fn article(id: web::Path<u64>) -> HttpResponse {
     if *id < 100 { HttpResponse::Ok().body("an article") } else { HttpResponse::NotFound().finish() }
 }
 
-/// A middleware further in that fails.
+/// An inner middleware that fails.
 async fn refuse(
     _: ServiceRequest,
     _: actix_web::middleware::Next<impl actix_web::body::MessageBody>,
@@ -57,7 +58,7 @@ async fn refuse(
     Err(actix_web::error::ErrorForbidden("not you"))
 }
 
-/// The layer as a middleware of actix.
+/// The layer as actix middleware.
 struct Counted(AccessCounterLayer);
 
 impl<S, B> Transform<S, ServiceRequest> for Counted
@@ -77,10 +78,10 @@ where
     }
 }
 
-/// The counted service, and what is in it to ask whether it is ready.
+/// The counted service, and the inner service to check for readiness.
 struct CountedService<S>(AccessCounter<Inner<S>>, Rc<S>);
 
-/// What the layer is around: it takes actix's request out of the one that was counted.
+/// The service inside the layer, which unwraps the actix request.
 struct Inner<S>(Rc<S>);
 
 type Local<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -104,7 +105,7 @@ where
             let Ok(answer) = answer.await;
             let (parts, answer) = answer.into_parts();
             let mut response = answer?;
-            // The one header that the layer may add: the cookie of a visitor.
+            // The layer may only add a single header: the visitor cookie.
             for cookie in parts.headers.get_all(http::header::SET_COOKIE) {
                 if let Ok(cookie) = cookie.as_bytes().try_into() {
                     response.headers_mut().append(actix_web::http::header::SET_COOKIE, cookie);
@@ -138,7 +139,7 @@ where
         let answer = self.0.call(request.into_body());
         Box::pin(async move {
             let answer = answer.await;
-            // What actix answers to an error is made outside of all middlewares, but its status is known.
+            // actix converts errors to responses outside all middlewares, but we can already get the status.
             let status = match &answer {
                 Ok(response) => response.status(),
                 Err(error) => error.as_response_error().status_code(),
@@ -151,7 +152,7 @@ where
     }
 }
 
-/// The head of a request in the types of the layer; what they cannot hold is left out.
+/// Converts the request head to the layer's types. Invalid parts are omitted.
 fn head(request: ServiceRequest) -> http::Request<ServiceRequest> {
     let (method, uri) = (request.method().as_str().parse(), request.uri().to_string().parse());
     let headers = request.headers().iter().filter_map(|(name, value)| {

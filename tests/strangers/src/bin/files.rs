@@ -1,4 +1,4 @@
-//! A server of static files on plain hyper, without a router: `files FOLDER`.
+//! A static file server on plain hyper, with no router: `files FOLDER`.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tower_http::services::ServeDir;
 async fn main() -> Result<(), Failure> {
     let folder = std::env::args().nth(1).ok_or("usage: files FOLDER")?;
     let counting = Counting::start().await?;
-    // Each download by its name, as far as they are there now; all others by their folder.
+    // Downloads that exist at startup are counted by name, other files by folder.
     let mut rules = Rules::builder().rule(Rule::counter("downloads").pattern("/downloads/*"));
     for download in fs::read_dir(Path::new(&folder).join("downloads"))?.take(500) {
         let path = format!("/downloads/{}", download?.file_name().to_string_lossy());
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Failure> {
         };
         let site = ServiceBuilder::new()
             .map_request(move |mut request: http::Request<_>| {
-                // What the layer tells visitors apart by.
+                // The layer needs the peer address to identify visitors.
                 request.extensions_mut().insert(peer);
                 request
             })
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
         let server = Builder::new(TokioExecutor::new());
         let connection =
             server.serve_connection(TokioIo::new(client), TowerToHyperService::new(site)).into_owned();
-        // A client that breaks off is its own affair.
+        // We ignore errors, because clients may disconnect.
         tokio::spawn(graceful.watch(connection));
     }
     graceful.shutdown().await;

@@ -1,4 +1,4 @@
-//! Two published services of gRPC on tonic, health and reflection, with their calls counted by method and status.
+//! Two standard gRPC services on tonic, health and reflection. Calls are counted by method and status.
 
 use counter_layer::Identity;
 use counter_layer::grpc::GrpcStatusLayer;

@@ -1,5 +1,5 @@
-//! A function of AWS Lambda. Between two invocations the process stands still, and it may never go on: a hit is
-//! stored before its response is sent, or not at all.
+//! An AWS Lambda function. The process is frozen between invocations and might never resume, so hits must be
+//! stored before the response is sent.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tower::ServiceBuilder;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let counting = Counting::start().await?;
-    // There is no connection: the gateway says who asks.
+    // There is no connection. Instead, the gateway reports the client address.
     let by_source_ip = Identity::extension(|SourceIp(ip): &SourceIp| ip.clone());
     let layer = counting.layer(by_source_ip)?;
     let layer = layer.delivery(Delivery::BeforeResponse { timeout: Duration::from_secs(60) });

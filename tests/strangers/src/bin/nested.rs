@@ -1,5 +1,4 @@
-//! Nested routers with fallbacks of their own, panics that are caught and panics that are not, and answers that
-//! take as long as the server lives.
+//! Nested routers with fallbacks, caught and uncaught panics, and a response that is delayed until shutdown.
 
 use std::net::SocketAddr;
 
@@ -51,7 +50,7 @@ async fn panicking() -> &'static str {
     panic!("as asked")
 }
 
-/// Answers when the server is told to end, which waits for it.
+/// Responds when the server starts to shut down. Graceful shutdown waits for this response.
 async fn slow(State(mut ending): Ending) -> Result<&'static str, StatusCode> {
     say("slow").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     ending.wait_for(|end| *end).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;

@@ -1,4 +1,4 @@
-//! A pastebin on axum: forms, redirects, bodies that are too long, things that are gone.
+//! A pastebin on axum, with forms, redirects, a body limit and deleted resources.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! poem: its adapter for Tower gives layers its own requests, so this one gets the head of a request of the
-//! `http` crate, with poem's request as the body.
+//! An application on poem. The Tower adapter in poem passes poem requests to layers, so we convert the head
+//! to a request of the `http` crate with the poem request as the body.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ fn article(Path(id): Path<u64>) -> poem::Result<&'static str> {
     if id < 100 { Ok("an article") } else { Err(poem::http::StatusCode::NOT_FOUND.into()) }
 }
 
-/// The layer as a middleware of poem.
+/// The layer as poem middleware.
 struct Counted(AccessCounterLayer);
 
 struct CountedEndpoint<E>(AccessCounter<Inner<E>>);
 
-/// What the layer is around: it takes poem's request out of the one that was counted.
+/// The service inside the layer, which unwraps the poem request.
 struct Inner<E>(Arc<E>);
 
 impl<E: Endpoint + 'static> Middleware<E> for Counted {
@@ -74,7 +74,7 @@ impl<E: Endpoint + 'static> Endpoint for CountedEndpoint<E> {
         let head = head.body(request).map_err(poem::error::InternalServerError)?;
         let Ok(answer) = self.0.clone().call(head).await;
         let (parts, mut response) = answer.into_parts();
-        // The one header that the layer may add: the cookie of a visitor.
+        // The layer may only add a single header: the visitor cookie.
         for cookie in parts.headers.get_all(http::header::SET_COOKIE) {
             response.headers_mut().append(http::header::SET_COOKIE, cookie.clone());
         }
@@ -100,7 +100,7 @@ impl<E: Endpoint + 'static> Service<http::Request<Request>> for Inner<E> {
     fn call(&mut self, request: http::Request<Request>) -> Self::Future {
         let inner = Arc::clone(&self.0);
         async move {
-            // An error is an answer too: here, where it still can be counted as that.
+            // Convert errors to responses here, so that they can still be counted by status.
             let response = inner.get_response(request.into_body()).await;
             let mut answer = http::Response::new(());
             *answer.status_mut() = response.status();

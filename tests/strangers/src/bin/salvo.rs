@@ -1,4 +1,4 @@
-//! salvo, by its own adapter for Tower.
+//! An application on salvo, via salvo's Tower adapter.
 
 use std::net::SocketAddr;
 
@@ -16,8 +16,8 @@ async fn main() -> Result<(), Failure> {
         .rule(Rule::counter("/articles/{id}").pattern("/articles/{id}"))
         .default_counter("rest")
         .build()?;
-    // On a router, and with a goal for what no route matches: around the whole service salvo's adapter makes a
-    // 200 of every 404, with any layer.
+    // The layer must be added to a router, with a handler for unmatched paths. If a layer wraps the whole
+    // service, the adapter turns 404 responses into 200.
     let app = Router::new()
         .hoop(peer)
         .hoop(counting.layer(Identity::peer())?.rules(rules).compat::<ReqBody>())
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Failure> {
     counting.finish().await
 }
 
-/// Leaves the address where the layer looks for it.
+/// Adds the peer address to the extensions, because the layer expects it there.
 #[handler]
 async fn peer(request: &mut Request) {
     if let Some(address) = request.remote_addr().clone().into_std() {

@@ -1,4 +1,5 @@
-//! Connections that stay: events and a socket, each counted once, at its head.
+//! Long-lived connections: server-sent events and a WebSocket. These are counted once, when the response head
+//! is sent.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ async fn main() -> Result<(), Failure> {
     counting.finish().await
 }
 
-/// An event at once, and one at the end, which comes with that of the server.
+/// Sends an event immediately, and a final event when the server shuts down.
 async fn events(State(ending): Ending) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     Sse::new(stream::unfold(Some((ending, "begin")), async |state| {
         let (mut ending, event) = state?;

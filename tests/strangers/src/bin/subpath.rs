@@ -1,4 +1,4 @@
-//! A shop that knows its own paths only, behind a proxy that serves it below a path of its own.
+//! A shop behind a proxy, which serves it under a subpath. The application can't see the prefix.
 
 use std::net::SocketAddr;
 

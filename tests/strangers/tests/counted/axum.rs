@@ -1,4 +1,4 @@
-//! Applications on axum: a pastebin, and nested routers with fallbacks, panics and clients that go away.
+//! Applications on axum: a pastebin, and nested routers with fallbacks, panics and aborted requests.
 
 use http::Method;
 use tests::{LIMIT, until};
@@ -22,10 +22,10 @@ async fn a_pastebin_is_counted_as_its_clients_saw_it() {
             &|random| Visit::new("HEAD", format!("/pastes/{}", random.u8(..90)), "/pastes/{id}"),
             &|random| Visit::new("GET", format!("/pastes/{}/raw", random.u8(..90)), "/pastes/{id}/raw"),
             &|random| Visit::new("DELETE", format!("/pastes/{}", random.u8(..90)), "/pastes/{id}"),
-            // No text, and too much of it.
+            // A missing text, and a body that exceeds the limit.
             &|_| Visit::new("POST", "/pastes", "/pastes").form("title=none"),
             &|_| Visit::new("POST", "/pastes", "/pastes").form(format!("text={}", "x".repeat(2_000))),
-            // Of a route, but not by this method; no number; and of no route.
+            // A method that isn't allowed, an invalid number, and a path that doesn't match any route.
             &|_| Visit::new("PUT", "/pastes/1", "/pastes/{id}"),
             &|_| Visit::new("GET", "/pastes/first", "/pastes/{id}"),
             &|random| Visit::new("GET", format!("/wp-{}.php", random.u32(..)), None),
@@ -50,7 +50,7 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
             &|_| Visit::new("GET", "/api/status", "/api/status"),
             &|random| Visit::new("GET", format!("/api/v1/users/{}", random.u16(..)), "/api/v1/users/{id}"),
             &|_| Visit::new("GET", "/api/v1/panic", "/api/v1/panic"),
-            // Fallbacks have no route, wherever they are.
+            // Fallbacks don't have a route, even in nested routers.
             &|random| Visit::new("GET", format!("/api/v1/{}", random.u16(..)), None),
             &|random| Visit::new("GET", format!("/api/{}", random.u16(..)), None),
             &|random| Visit::new("GET", format!("/{}", random.u16(..)), None),
@@ -61,7 +61,7 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
         assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
     }
 
-    // A panic that nobody catches is the end of its connection.
+    // An uncaught panic closes the connection.
     for _ in 0..5 {
         let mut client = send(&site, "/panic").await;
         let mut answer = Vec::new();
@@ -71,18 +71,19 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
     }
 
     let slow = |site: &Stranger| site.program.lines().iter().filter(|line| *line == "slow").count();
-    // Clients that go away once they are heard.
+    // Clients that disconnect when the handler has been called.
     for heard in 1..=5 {
         let client = send(&site, "/slow").await;
         until("the handler is called", LIMIT, async || slow(&site) == heard).await;
         drop(client);
         site.tally.add(&Method::GET, Some("/slow"), "aborted");
     }
-    // The server sees their end before it is told to end: what it answers last counts as answered.
+    // The server must notice the disconnects before it is stopped, because otherwise its final responses
+    // would be counted as completed.
     let redis = site.redis.url();
     until("the aborts are stored", LIMIT, async || aborted(&redis).await == 5).await;
 
-    // Requests that are under way at the SIGTERM are answered, and counted.
+    // Requests in progress at the SIGTERM will be completed and counted.
     let mut waiting = Vec::new();
     for heard in 6..=10 {
         waiting.push(send(&site, "/slow").await);
@@ -97,7 +98,7 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
     }
 }
 
-/// Asks, and does not wait for an answer.
+/// Sends a request, but doesn't wait for the response.
 async fn send(site: &Stranger, path: &str) -> TcpStream {
     let mut client = TcpStream::connect(site.address).await.expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -1,4 +1,4 @@
-//! A server of files on plain hyper: what is counted by rules, without any router.
+//! A file server on plain hyper, which counts by rules because there is no router.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ async fn files_are_counted_by_directory_by_extension_and_by_name() {
             &|_| Visit::new("GET", "/about.html", "rest"),
             &|_| Visit::new("GET", "/style.css", "styles"),
             &|_| Visit::new("GET", "/style.css", "styles").header("if-modified-since", &modified),
-            // A prefix wins over an extension, also of what is not there.
+            // A prefix takes precedence over an extension, even if the file doesn't exist.
             &|_| Visit::new("GET", "/assets/app.js", "assets"),
             &|_| Visit::new("GET", "/assets/deep/logo.svg", "assets"),
             &|random| Visit::new("GET", format!("/assets/{}.css", random.u16(..)), "assets"),
@@ -44,7 +44,7 @@ async fn files_are_counted_by_directory_by_extension_and_by_name() {
             &|_| Visit::new("GET", "/downloads/manual.pdf", MANUAL).header("range", "bytes=99-"),
             &|random| Visit::new("GET", format!("/downloads/{}.pdf", random.u32(..)), "downloads"),
             &|_| Visit::new("POST", "/about.html", "rest"),
-            // The path that it leads to: to nothing outside of the folder.
+            // Counted by the resolved path. This must not match anything outside the folder.
             &|_| Visit::new("GET", "/assets/%2e%2e/about.html", "rest"),
             &|random| Visit::new("GET", format!("/{}.css", random.u16(..)), "styles"),
             &|random| Visit::new("GET", format!("/{}", random.u16(..)), "rest"),

@@ -1,4 +1,4 @@
-//! Frameworks with requests or middlewares of their own.
+//! Frameworks with incompatible request types or middlewares.
 
 use crate::support::{Stranger, Visit, at_random};
 
@@ -39,7 +39,7 @@ async fn salvo_is_counted_by_its_own_adapter() {
     assert_eq!(salvo.visitors().await, 3);
 }
 
-/// Asks for pages that all of them have, from three addresses.
+/// Requests pages that any of the applications has, from three addresses.
 async fn articles(site: &mut Stranger, seed: u64) {
     let mut visits = at_random(
         300,

@@ -1,4 +1,4 @@
-//! Services of gRPC with the clients that were generated for them.
+//! gRPC services, with generated clients.
 
 use fastrand::Rng;
 use http::{Method, Request};
@@ -30,7 +30,7 @@ async fn calls_of_grpc_are_counted_by_method_and_status_and_a_scan_by_neither_na
     let mut reflection = ServerReflectionClient::new(channel);
     let scanner = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
     let service = |name: &str| HealthCheckRequest { service: name.to_owned() };
-    // From its first success on a method has a name.
+    // A method gets a counter after the first successful call.
     health.check(service("")).await.expect("it is there");
     site.call(Some(CHECK), "grpc:ok");
 
@@ -46,14 +46,14 @@ async fn calls_of_grpc_are_counted_by_method_and_status_and_a_scan_by_neither_na
                 assert_eq!(error.code(), Code::NotFound);
                 site.call(Some(CHECK), "grpc:not_found");
             }
-            // A stream that never ends by itself.
+            // A stream that doesn't end until it is cancelled.
             2 => {
                 let mut stream = health.watch(service("pastes")).await.expect("it is known").into_inner();
                 assert!(stream.message().await.expect("it goes on").is_some());
                 site.call(Some(WATCH), "grpc:cancelled");
                 watching.push(stream);
             }
-            // A stream in both directions, to its end.
+            // A bidirectional stream that is read to the end.
             3 => {
                 let list = MessageRequest::ListServices(String::new());
                 let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };

@@ -1,6 +1,6 @@
-//! A function on the runtime's interface of AWS Lambda: three routes over HTTP, served here by a few lines of our
-//! own and by no emulator. The process is frozen by SIGSTOP as soon as a response has arrived, goes on for the
-//! next invocation only, and is killed at last without a word, as Lambda does.
+//! A function on the AWS Lambda runtime API, which consists of three HTTP routes. We implement these routes
+//! here instead of using an emulator. Like in Lambda, the process is frozen with SIGSTOP as soon as a
+//! response arrives, only resumed for the next invocation, and finally killed without notice.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -60,12 +60,12 @@ async fn a_function_that_is_frozen_after_each_response_and_then_killed_has_count
     assert_eq!(function.visitors().await, 7);
 }
 
-/// The interface of the runtime, with the invocations that are to come and the statuses of those that were.
+/// State of the runtime API: pending invocations, and statuses of completed invocations.
 #[derive(Debug, Default)]
 struct Runtime {
     events: Mutex<VecDeque<Value>>,
     statuses: Mutex<Vec<u16>>,
-    /// Told when there is an event, and when the answer to a response may go out.
+    /// `event` is notified if an event is pending, `frozen` if a response may be acknowledged.
     event: Notify,
     frozen: Notify,
 }
@@ -132,7 +132,7 @@ async fn error(Path(_): Path<String>, body: String) -> StatusCode {
     panic!("the function failed: {body}")
 }
 
-/// What the gateway makes of a request: an event of its second version.
+/// Builds the event for a request, in format 2.0 of the API gateway.
 fn event(method: &Method, path: &str, client: usize) -> Value {
     let method = method.as_str();
     json!({
@@ -162,7 +162,7 @@ fn event(method: &Method, path: &str, client: usize) -> Value {
     })
 }
 
-/// Sends a signal to a process of ours, by the shell's own `kill`.
+/// Sends a signal to a process via the shell's `kill`.
 fn signal(process: u32, signal: &str) {
     let sent =
         Command::new("sh").args(["-c", "kill -\"$1\" \"$0\""]).arg(process.to_string()).arg(signal).status();

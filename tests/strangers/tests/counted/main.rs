@@ -1,5 +1,5 @@
-//! Programs of other frameworks and shapes are asked by a client that keeps its own tally. After a SIGTERM the
-//! counts in their Redis are those of the tally, each counter, each method and each class of statuses.
+//! Runs programs with other frameworks and sends requests to them, using a client that keeps a tally. After a
+//! SIGTERM, all counters in Redis must equal the tally, by counter, method and status class.
 
 #![recursion_limit = "256"]
 

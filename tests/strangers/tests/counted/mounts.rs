@@ -1,4 +1,4 @@
-//! What axum says about a request below each kind of mount: the table in the guide to rules.
+//! The matched path that axum reports for any kind of mount. This tests the table in the guide to rules.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ async fn a_request_counts_under_the_template_that_axum_knows_where_the_layer_sta
             assert_eq!(found, expected, "{path} below {mount}");
         }
     }
-    // Rules see the path where the layer stands, whatever the mount.
+    // Rules see the path at the layer, for any kind of mount.
     let rules =
         || Rules::builder().rule(Rule::counter("assets").pattern("/assets/*")).build().expect("a rule");
     let outside = |layer: AccessCounterLayer| {
@@ -86,7 +86,7 @@ async fn a_request_counts_under_the_template_that_axum_knows_where_the_layer_sta
     assert_eq!(counted(inside, "/assets/app.js").await, [""; 0]);
 }
 
-/// The counters that one request to a router has.
+/// Sends a request to a router and returns the resulting counters.
 async fn counted(build: impl Fn(AccessCounterLayer) -> Router, path: &str) -> Vec<String> {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let router = build(AccessCounterLayer::new(counters.recorder()));

@@ -1,4 +1,4 @@
-//! Streams of events and sockets: counted when they begin, whatever comes after.
+//! Event streams and WebSockets are counted when they are opened.
 
 use futures_util::{SinkExt, StreamExt};
 use http::Method;
@@ -17,7 +17,7 @@ async fn streams_and_sockets_are_counted_once_however_long_they_last() {
         8,
         &[
             &|_| Visit::new("GET", "/", "/"),
-            // Not an upgrade, and not by this method.
+            // A request that isn't an upgrade, and a method that isn't allowed.
             &|_| Visit::new("GET", "/socket", "/socket"),
             &|_| Visit::new("POST", "/events/news", "/events/{topic}"),
         ],
@@ -36,7 +36,8 @@ async fn streams_and_sockets_are_counted_once_however_long_they_last() {
         site.tally.add(&Method::GET, Some("/events/{topic}"), "2xx");
         events.push(client);
     }
-    // Half of the listeners leave: their streams had been answered, and are no aborts.
+    // Half of the clients disconnect. These are not counted as aborts, because the response has already
+    // started.
     events.truncate(10);
 
     let mut sockets = Vec::new();
@@ -53,7 +54,7 @@ async fn streams_and_sockets_are_counted_once_however_long_they_last() {
     }
     sockets.truncate(10);
 
-    // They are stored while they last.
+    // Hits are stored while the connections are still open.
     let (redis, expected) = (site.redis.url(), site.tally.of("hits"));
     until("all are stored", LIMIT, async || lifetime(&redis, "hits").await == expected).await;
     for mut socket in sockets {

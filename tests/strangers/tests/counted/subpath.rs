@@ -1,5 +1,5 @@
-//! A real nginx that serves an application below a path of its own. What nginx wrote into its own log is what
-//! has to be counted, and who asked it is who has to be a visitor.
+//! nginx serves an application under a subpath. The counters must match the nginx access log, and visitors
+//! must be the clients of nginx.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -27,12 +27,12 @@ async fn what_nginx_logs_is_what_is_counted_behind_it() {
             &|random| Visit::new("POST", format!("/below/items/{}", random.u16(..)), "/items/{id}"),
             &|_| Visit::new("DELETE", "/below/items/7", "/items/{id}"),
             &|random| Visit::new("GET", format!("/below/{}.php", random.u16(..)), "rest"),
-            // nginx leaves this path as it is.
+            // nginx doesn't strip the prefix from this path.
             &|_| Visit::new("GET", "/shop/about", "not stripped"),
             &|_| Visit::new("GET", "/shop/nothing", "not stripped"),
         ],
     );
-    // What the client writes is further to the left than what is trusted.
+    // Values written by the client are to the left of the trusted hop.
     for ((last, lie), visit) in (2..=6).cycle().zip((0..=255).cycle()).zip(&mut visits) {
         let lie = format!("192.0.2.{lie}");
         *visit = visit.clone().from([127, 0, 0, last]).header("x-forwarded-for", &lie);
@@ -44,7 +44,7 @@ async fn what_nginx_logs_is_what_is_counted_behind_it() {
     assert_eq!(shop.visitors().await, 5);
 }
 
-/// An nginx in a folder of its own, in front of a server.
+/// An nginx process with a temporary folder, as a proxy for a server.
 struct Nginx {
     program: Process,
     folder: TempDir,
@@ -53,7 +53,7 @@ struct Nginx {
 impl Nginx {
     async fn start(behind: SocketAddr) -> (Self, SocketAddr) {
         let folder = tempfile::tempdir().expect("a folder");
-        // Its workers are of another user, if it was started by root.
+        // If nginx is started by root, the workers run as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
         let own = folder.path().display();
         let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -77,7 +77,7 @@ impl Nginx {
         );
         let file = folder.path().join("nginx.conf");
         fs::write(&file, configuration).expect("a file");
-        // Not always in the path of those who are not root.
+        // The `sbin` folders might not be in the `PATH` of other users than root.
         let nginx =
             ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].into_iter().find(|nginx| Path::new(nginx).exists());
         let mut command = Command::new(nginx.unwrap_or("nginx"));
@@ -88,7 +88,7 @@ impl Nginx {
         (Self { program, folder }, address)
     }
 
-    /// Ends it, and reads its log: each line is a request that its client saw answered.
+    /// Stops nginx and returns the tally of the access log.
     async fn end(mut self) -> Tally {
         self.program.terminate();
         self.program.wait(LIMIT).await;

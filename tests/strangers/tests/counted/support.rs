@@ -1,4 +1,4 @@
-//! A program on a Redis of its own, and a client that counts what it is answered.
+//! A program with a Redis server, and a client that keeps a tally of responses.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,13 +18,13 @@ use hyper_util::rt::TokioExecutor;
 use tests::{LIMIT, Process, RedisServer};
 use tokio::time::timeout;
 
-/// How many requests are made at the same time.
+/// Maximum number of concurrent requests.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The user agent of somebody.
+/// A browser's user agent.
 pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-/// One request, and where it has to count besides `hits`.
+/// A request, and the counter where it should be counted in addition to `hits`.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(crate) method: Method,
@@ -32,7 +32,7 @@ pub(crate) struct Visit {
     pub(crate) counter: Option<&'static str>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// The address that it comes from.
+    /// The client address.
     pub(crate) from: IpAddr,
 }
 
@@ -63,14 +63,14 @@ impl Visit {
     }
 }
 
-/// An answer that was read to its end.
+/// A response with a complete body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
 }
 
-/// A program, its Redis, and what has to be in that.
+/// A program, its Redis server, and the expected counts.
 #[derive(Debug)]
 pub(crate) struct Stranger {
     pub(crate) program: Process,
@@ -80,7 +80,7 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    /// Starts a program such as `env!("CARGO_BIN_EXE_pastebin")`.
+    /// Starts a program like `env!("CARGO_BIN_EXE_pastebin")`.
     pub(crate) async fn start(program: &str, arguments: &[&Path]) -> Self {
         let redis = RedisServer::start();
         let mut command = Command::new(program);
@@ -90,18 +90,18 @@ impl Stranger {
         Self { program, address, redis, tally: Tally::default() }
     }
 
-    /// Asks for one page.
+    /// Sends a request.
     pub(crate) async fn ask(&mut self, visit: Visit) -> Answer {
         let mut answers = self.ask_all(vec![visit]).await;
         answers.pop().expect("an answer to each question")
     }
 
-    /// Asks for many pages, several at a time; their answers in any order.
+    /// Sends requests concurrently. The responses are returned in any order.
     pub(crate) async fn ask_all(&mut self, visits: Vec<Visit>) -> Vec<Answer> {
         self.ask_by(self.address, visits).await
     }
 
-    /// Asks by way of another server.
+    /// Sends requests via another server.
     pub(crate) async fn ask_by(&mut self, address: SocketAddr, visits: Vec<Visit>) -> Vec<Answer> {
         let clients: BTreeMap<_, _> = visits.iter().map(|visit| (visit.from, client(visit.from))).collect();
         let asking = visits.into_iter().map(|visit| {
@@ -120,7 +120,7 @@ impl Stranger {
         answers
     }
 
-    /// Ends the program by a SIGTERM, and compares what its Redis has with the tally.
+    /// Stops the program with a SIGTERM, and compares the stored counts with the tally.
     pub(crate) async fn check(&mut self) {
         self.program.terminate();
         let status = self.program.wait(LIMIT).await;
@@ -128,7 +128,7 @@ impl Stranger {
         self.compare().await;
     }
 
-    /// Compares what its Redis has with the tally.
+    /// Compares the stored counts with the tally.
     pub(crate) async fn compare(&self) {
         assert_eq!(
             self.counted().await,
@@ -138,7 +138,7 @@ impl Stranger {
         );
     }
 
-    /// What its Redis has of every counter.
+    /// Returns the lifetime totals of all counters in Redis.
     async fn counted(&self) -> BTreeMap<String, u64> {
         let counters = self.counters().await;
         let stats = counters.stats();
@@ -148,7 +148,7 @@ impl Stranger {
         names.iter().map(|name| name.to_string()).zip(totals).collect()
     }
 
-    /// How many visitors its Redis knows.
+    /// Returns the number of visitors in Redis.
     pub(crate) async fn visitors(&self) -> u64 {
         let (counters, now) = (self.counters().await, Timestamp::now());
         let (hits, day) = (["hits".parse().expect("a name")], Precision::try_from(86_400).expect("a day"));
@@ -162,12 +162,12 @@ impl Stranger {
     }
 }
 
-/// What the clients saw: the counters that there have to be.
+/// The counts that clients expect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    /// Adds one request; `status` is one of the counters of statuses without its prefix.
+    /// Adds a request. `status` is the name of a status counter, but with no prefix.
     pub(crate) fn add(&mut self, method: &Method, counter: Option<&str>, status: &str) {
         let (method, status) = (format!("method:{method}"), format!("status:{status}"));
         for name in [Some("hits"), counter, Some(&method), Some(&status)].into_iter().flatten() {
@@ -175,23 +175,23 @@ impl Tally {
         }
     }
 
-    /// Adds one to a counter.
+    /// Increments a counter.
     pub(crate) fn count(&mut self, counter: &str) {
         *self.0.entry(counter.to_owned()).or_default() += 1;
     }
 
-    /// How many requests there were, or how many of a counter.
+    /// Returns the expected count of a counter.
     pub(crate) fn of(&self, counter: &str) -> u64 {
         self.0.get(counter).copied().unwrap_or_default()
     }
 }
 
-/// The class of a status as its counter names it.
+/// Returns the status class as used in counter names.
 pub(crate) fn class(status: u16) -> String {
     format!("{}xx", status / 100)
 }
 
-/// As many visits as that, each made by one of these, in an order that every run has.
+/// Generates `count` visits using randomly chosen functions. The result only depends on the seed.
 pub(crate) fn at_random(count: usize, seed: u64, kinds: &[&dyn Fn(&mut Rng) -> Visit]) -> Vec<Visit> {
     let mut random = Rng::with_seed(seed);
     let visits: Vec<_> = (0..count).map(|_| kinds[random.usize(..kinds.len())](&mut random)).collect();
@@ -216,7 +216,7 @@ async fn ask(client: &Client<HttpConnector, Full<Bytes>>, address: SocketAddr, v
     Answer { status: head.status.as_u16(), headers: head.headers }
 }
 
-/// What a Redis has of a counter now.
+/// Returns the current lifetime total of a counter in Redis.
 pub(crate) async fn lifetime(redis: &str, counter: &str) -> u64 {
     let store = RedisStore::connect(redis, Namespace::default()).await.expect("an address");
     let counters = Counters::builder(store).build().expect("the defaults are fine");

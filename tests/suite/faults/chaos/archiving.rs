@@ -17,14 +17,14 @@ use crate::random::Random;
 use crate::stores;
 use crate::support::precision;
 
-/// A far store, into which seconds are copied all through the storm: hours would still be open at its end.
+/// A far store for seconds, copied during the storm. Hours would still be open when the storm ends.
 #[derive(Debug)]
 pub(crate) struct Archiving {
     far: SqlStore,
     _folder: TempDir,
 }
 
-/// A copier that is cut off in the middle of its passes.
+/// A copier that is interrupted in the middle of passes.
 #[derive(Debug)]
 pub(crate) struct Copying {
     copying: JoinHandle<Copier>,
@@ -38,7 +38,7 @@ impl Archiving {
         Self { far, _folder: folder }
     }
 
-    /// A store with this archive behind it, whose cleaners leave what is not yet copied.
+    /// Returns a store with this archive. Cleaners will retain samples until they are copied.
     pub(crate) fn of(&self, near: impl Store) -> Archive {
         let seconds = Retention { precision: precision(ARCHIVED), samples: NonZeroU32::MAX };
         let kept = Precisions::new([seconds]).expect("a set");
@@ -57,7 +57,7 @@ impl Archiving {
         Copying { copying, passes, done }
     }
 
-    /// Copies the rest, finds no difference, and everything that was ever recorded.
+    /// Copies the rest, and checks that there are no differences and that everything recorded can be found.
     pub(crate) async fn compare(
         &self,
         near: impl Store,
@@ -90,8 +90,8 @@ async fn copy(
 ) -> Copier {
     while !done.load(Ordering::Relaxed) {
         let pass = copier.copy_once(Timestamp::now());
-        // A server may be away; and now and then it is cut off, but not always: on a slow machine none would come to
-        // its end.
+        // We need a timeout in case the server is unavailable. We also interrupt some passes on purpose, but
+        // only some of them, otherwise a slow machine would be unable to complete any.
         let time = if random.among(0..3) == 0 { LIMIT } else { random.millis(1..400) };
         if let Ok(Ok(_)) = timeout(time, pass).await {
             passes.fetch_add(1, Ordering::Relaxed);

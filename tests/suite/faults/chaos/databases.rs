@@ -1,4 +1,4 @@
-//! SQL databases that something happens to.
+//! SQL databases with injected faults.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::servers::Servers;
 use crate::random::Random;
 use crate::stores::sql;
 
-/// A server behind a proxy.
+/// A database server with a proxy.
 #[derive(Debug)]
 pub(crate) struct Server {
     server: Kind,
@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    /// Ends all connections but its own, at the server.
+    /// Ends every other connection on the server side.
     async fn end_connections(&self) -> Result<(), sqlx::Error> {
         match &self.server {
             Kind::Postgres(server) => {
@@ -71,7 +71,7 @@ impl Server {
                     WHERE id <> CONNECTION_ID() AND db = DATABASE()";
                 let ids: Vec<i64> = sqlx::query_scalar(all).fetch_all(&mut connection).await?;
                 for id in ids {
-                    // It may have ended by itself.
+                    // The connection may be closed by now.
                     drop(
                         sqlx::QueryBuilder::new(format!("KILL {id}")).build().execute(&mut connection).await,
                     );
@@ -97,7 +97,7 @@ impl Server {
 impl Servers for Server {
     const FORGET: bool = false;
     const FAULTS: u64 = 16;
-    // A database takes batches at a rate that depends on their size, and a storm waits for a hundred of them.
+    // The throughput of a database depends on the batch size, and a storm waits for a hundred batches.
     const MAX_PENDING: u64 = 100;
 
     type Store = SqlStore;
@@ -156,7 +156,7 @@ impl Servers for Server {
                 proxy.black_hole(false);
                 "black hole"
             }
-            // Seldom, for each call that was under way takes its five seconds.
+            // This should be rare because each pending call has to wait for five seconds.
             12 if random.among(0..3) == 0 => {
                 proxy.forget();
                 "forgotten connections"
@@ -182,7 +182,7 @@ impl Servers for Server {
     }
 }
 
-/// A file of SQLite that others use as well.
+/// A SQLite file that is also used by other programs.
 #[derive(Debug)]
 pub(crate) struct File {
     folder: TempDir,
@@ -228,7 +228,7 @@ impl Servers for File {
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
         let mut other = self.other().await;
-        // What cannot be done while others write is done another time.
+        // If a statement fails because the file is locked, it will be tried again later.
         let mut run = async |text: &'static str| sqlx::raw_sql(text).execute(&mut other).await.is_ok();
         match kind {
             0..3 => {
@@ -256,7 +256,7 @@ impl Servers for File {
     async fn heal(&mut self) {}
 }
 
-/// Connects, while connections fail.
+/// Retries until the connection succeeds.
 async fn connected(url: &str) -> SqlStore {
     let mut store = None;
     until("the database answers", LIMIT, async || {

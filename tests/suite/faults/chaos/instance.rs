@@ -14,8 +14,8 @@ use crate::random::Random;
 
 const WRITERS: usize = 2;
 
-/// A process of a service, but for the process: with its own connection, writers, flusher and cleaner,
-/// and somebody who looks at its ledger all the time.
+/// Simulates a service process with separate connections, writers, a flusher and a cleaner, and with a task
+/// that constantly checks the ledger.
 #[derive(Debug)]
 pub(crate) struct Instance {
     recorder: Recorder,
@@ -47,7 +47,7 @@ impl Instance {
         Self { recorder, stats, writers, auditor, looks, upkeep, done }
     }
 
-    /// Ends as a service does: first what records, then the counters. All has arrived then.
+    /// Stops like a service: first the writers, and then the counters. On return, every hit must be stored.
     pub(crate) async fn end(self) -> Record {
         until("its ledger was looked at", LIMIT, async || self.looks.load(Ordering::Relaxed) > 100).await;
         self.done.store(true, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Instance {
             record.add(writer.await.expect("no panic"));
         }
         self.auditor.await.expect("the ledger is right at every look");
-        // A server tells what it lost when the next batch comes.
+        // A loss is only reported with the next batch.
         record.write_everywhere(&self.recorder);
         let stopped = timeout(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
         stopped.expect("all is flushed");
@@ -98,7 +98,7 @@ async fn audit(recorder: Recorder, looks: Arc<AtomicU64>, done: Arc<AtomicBool>)
     }
 }
 
-/// A cleaner that runs apart from any recorder.
+/// A cleaner that does not depend on a recorder.
 #[derive(Debug)]
 pub(crate) struct Cleaning {
     cleaning: JoinHandle<()>,
@@ -114,7 +114,7 @@ impl Cleaning {
         Self { cleaning, removed, done }
     }
 
-    /// The samples that it has removed, and perhaps more: an answer may be lost.
+    /// Returns the number of removed samples. The actual number can be higher if replies were lost.
     pub(crate) fn removed(&self) -> u64 {
         self.removed.load(Ordering::Relaxed)
     }

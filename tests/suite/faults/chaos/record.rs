@@ -8,44 +8,45 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measured, Skip};
 use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
-/// So many that each of 16 shards has some.
+/// This should be enough to have pages in each of the 16 shards.
 const PAGES: usize = 40;
 
-/// Those after the pages, which are written in the past alone, so that cleaners take them away whole.
+/// Number of counters, following the pages, that only get hits in the past, so that cleaners will remove
+/// these counters completely.
 const PAST: usize = 4;
 
-/// Counters after them, which are values of a label: fewer than it has places for.
+/// Number of label values, following these counters; this must be fewer than the places of the label.
 const VALUES: usize = 8;
 
 const COUNTERS: usize = PAGES + PAST + VALUES;
 
-/// Where requests count, by the clock of the recorder.
+/// Counter for requests, timed by the recorder clock.
 const HITS: &str = "hits";
 
-/// The precision that is copied into an archive, and held for it.
+/// Precision that is copied into an archive, and retained until then.
 pub(crate) const ARCHIVED: u32 = 1;
 
-/// The precisions of visitors.
+/// Precisions for visitors.
 const HOUR: u32 = 3600;
 const DAY: u32 = 86_400;
 
-/// What was recorded, as one who makes no mistakes would have it.
+/// The recorded hits, i.e. the exact expected counts.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     counts: BTreeMap<(usize, Timestamp), u64>,
-    /// By the hour.
+    /// Visitors by hour.
     visitors: BTreeMap<(usize, Timestamp), BTreeSet<u32>>,
     bins: BTreeMap<(usize, Timestamp), BTreeMap<Bin, u64>>,
-    /// Seconds that may have left retention before a hit came to them.
+    /// Seconds that may be past retention when the hit is recorded.
     edges: BTreeSet<(usize, Timestamp)>,
     pub(crate) requests: u64,
     pub(crate) skipped: u64,
-    /// By weight.
+    /// Sum of the weights.
     pub(crate) hits: u64,
 }
 
 impl Record {
-    /// Records something.
+    /// Records a random event.
     pub(crate) fn write(&mut self, recorder: &Recorder, random: &mut Random) {
         let now = Timestamp::now();
         let page = usize::try_from(random.among(0..PAGES as u64)).expect("small");
@@ -56,7 +57,7 @@ impl Record {
             }
             100..140 => self.hit(recorder, page, now, None, weight(1)),
             140..170 => {
-                // Its second, its five seconds or its minute leaves retention soon.
+                // The second, five seconds or minute of this hit is about to leave retention.
                 let widths = [1, 5, 5, 60].map(precision);
                 let kept = Precisions::default().retention(random.one_of(&widths)).expect("by default");
                 let at = kept.oldest(now).plus(random.among(0..8));
@@ -78,7 +79,7 @@ impl Record {
                 self.skipped += 1;
             }
             _ => {
-                // More than travel as single elements.
+                // Too many visitors to be sent as individual registers.
                 let first = u32::try_from(random.among(0..100_000)).expect("small");
                 for visitor in first..first + 700 {
                     self.hit(recorder, page, now, Some(visitor), weight(1));
@@ -87,7 +88,7 @@ impl Record {
         }
     }
 
-    /// Records a hit in each page, and so in each shard.
+    /// Records a hit for each page, and thus in each shard.
     pub(crate) fn write_everywhere(&mut self, recorder: &Recorder) {
         for page in 0..PAGES {
             self.hit(recorder, page, Timestamp::now(), None, weight(1));
@@ -111,9 +112,8 @@ impl Record {
         self.hits += other.hits;
     }
 
-    /// Compares every sample and every bucket of visitors with what a store has that was cleaned at
-    /// `now`; `began` is when the first request was recorded. Of the precision that was held for an archive, older
-    /// samples may be left.
+    /// Compares the samples and visitor buckets to a store that was cleaned at `now`; `began` is the time of
+    /// the first request. Older samples may exist in the precision that is held for an archive.
     pub(crate) async fn compare(
         &self,
         store: &impl Store,
@@ -160,7 +160,7 @@ impl Record {
             self.compare_visitors(store, servers, width).await;
         }
         for kept in Distribution::precisions().iter() {
-            // What is near the end of retention may have left it.
+            // Bins may be missing close to the end of retention.
             let oldest = if kept.precision == precision(60) { began } else { Timestamp::MIN };
             self.compare_bins(store, kept.precision, oldest, now).await;
         }
@@ -187,7 +187,7 @@ impl Record {
         assert!(all.len() >= PAGES && all == expected, "bins by {width} s\n{all:?}\n{expected:?}");
     }
 
-    /// Compares every second since `began` with what a store has that keeps them all.
+    /// Compares the seconds since `began` to a store where they are retained forever.
     pub(crate) async fn compare_seconds(&self, store: &impl Store, began: Timestamp) {
         let since = began..Timestamp::MAX;
         let requests = samples_of(store, &[name(HITS)], precision(ARCHIVED), since.clone()).await.concat();
@@ -239,7 +239,7 @@ impl Record {
     ) {
         recorder.record_at(recorder.counter(&title(counter)), visitor.map(self::visitor), at, weight);
         *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
-        // Something that differs, and that is told from what was recorded.
+        // This varies, but it can be computed from the recorded hits.
         let size = (self.hits + counter as u64) % 12;
         let bins = [Bin::size(size), Bin::status(if size.is_multiple_of(5) { 404 } else { 200 })];
         let hits = [recorder.counter(&title(counter)).hit()];

@@ -11,55 +11,57 @@ use tokio::time::sleep;
 use super::LIMIT;
 use crate::random::Random;
 
-/// Servers that something happens to.
+/// Servers that faults can be injected into.
 pub(crate) trait Servers {
-    /// Whether they may lose what they acknowledged.
+    /// Whether the servers may lose acknowledged data.
     const FORGET: bool;
 
-    /// How many kinds of faults there are, the frequent ones more than once.
+    /// Number of fault kinds, weighted: frequent faults have multiple numbers.
     const FAULTS: u64;
 
-    /// The number of pending hits at which the writers pause: on a slow machine they would write more than can ever be
-    /// sent, and the storm would not end. A batch has at most about this many hits.
+    /// Maximum number of pending hits before the writers pause: on a slow machine, the writers might
+    /// otherwise be faster than the flusher, and the storm would not end. A batch contains up to about this
+    /// number of hits.
     const MAX_PENDING: u64 = 5_000;
 
-    /// What keeps the counts there.
+    /// The store type for these servers.
     type Store: Store + Clone;
 
-    /// A store with connections of its own.
+    /// Returns a store with new connections.
     async fn store(&self) -> Self::Store;
 
-    /// How many batches were applied, as the fences say.
+    /// Returns the number of applied batches according to the fences.
     async fn batches(&self) -> u64;
 
-    /// What the visitors of a bucket should be; and looks whether the servers count as many, where they can count.
+    /// Returns the expected sketch of a bucket. If the servers can count visitors, this also checks the
+    /// count.
     async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch;
 
-    /// Does a fault to them, of that kind, and says what.
+    /// Injects a fault of this kind and returns a description.
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
 
-    /// Whether all that makes a storm has happened to them: that it was begun is not enough.
+    /// Whether each essential fault has taken effect, as opposed to just being injected.
     fn have_seen_all(&self) -> bool;
 
-    /// Ends what goes wrong, and waits until all is well and copied.
+    /// Removes the faults and waits for the servers to be in sync.
     async fn heal(&mut self);
 }
 
-/// Servers of Redis.
+/// Redis servers.
 pub(crate) trait Keys {
-    /// Where clients find them.
+    /// Returns the URL for clients.
     fn url(&self) -> String;
 
-    /// In how many parts their keys are split, if the keys say it.
+    /// Returns the number of shards if the keys are sharded.
     fn shards(&self) -> Option<Shards>;
 
-    /// What the server of a key answers.
+    /// Runs a command on the server of a key.
     fn command(&self, key: &str, words: &[Vec<u8>]) -> Value;
 
-    /// All keys like this.
+    /// Returns the keys that match a pattern.
     fn keys(&self, pattern: &str) -> Vec<String>;
 
-    /// The full name of a key that belongs to a counter.
+    /// Returns the full name of a counter key.
     fn key(&self, counter: &CounterName, key: &str) -> String {
         match self.shards() {
             Some(shards) => format!("{{access:{}}}{key}", shards.of(counter)),
@@ -109,7 +111,7 @@ pub(crate) fn reference(
     Sketch::from_redis(&reference).expect("a HyperLogLog")
 }
 
-/// One server that syncs every write, behind a proxy.
+/// A server with a proxy, configured to sync writes to disk immediately.
 #[derive(Debug)]
 pub(crate) struct One {
     server: RedisServer,
@@ -117,7 +119,7 @@ pub(crate) struct One {
     scripts: bool,
 }
 
-/// What a server may say that has not done it.
+/// Errors that mean that a command was not executed.
 const REFUSALS: [&str; 5] = [
     "LOADING Redis is loading the dataset in memory",
     "BUSY Redis is busy running a script.",
@@ -131,7 +133,7 @@ impl One {
         Self::start_with(&[], true).await
     }
 
-    /// One that refuses scripts, also after a restart.
+    /// Starts a server that rejects scripts, even after restarts.
     pub(crate) async fn start_without_scripts() -> Self {
         let user = ["--user", "default", "on", "nopass", "~*", "&*", "+@all", "-@scripting"];
         Self::start_with(&user, false).await
@@ -196,7 +198,7 @@ impl Servers for One {
                 proxy.black_hole(false);
                 "black hole"
             }
-            // Seldom, for whoever waits for such a connection waits for five seconds.
+            // This should be rare because each call on such a connection has to wait for five seconds.
             17 if random.among(0..3) == 0 => {
                 proxy.forget();
                 "forgotten connections"
@@ -255,12 +257,12 @@ async fn restart(server: &mut RedisServer, random: &mut Random) {
     block_in_place(|| server.restart());
 }
 
-/// A master and a replica that change places.
+/// A master and a replica that switch roles.
 #[derive(Debug)]
 pub(crate) struct Pair {
     servers: RedisSentinel,
     copies: u64,
-    /// Batches that a master had acknowledged, and the next one did not have.
+    /// Number of batches that were acknowledged by a master but missing after the failover.
     pub(crate) lost: u64,
 }
 
@@ -269,7 +271,7 @@ impl Pair {
         Self { servers: block_in_place(RedisSentinel::start), copies: 0, lost: 0 }
     }
 
-    /// Makes the replica the master, and lets the old one go on for a while: it takes what it will lose.
+    /// Promotes the replica, but keeps the old master running for a while to accept writes that will be lost.
     async fn fail_over(&mut self, random: &mut Random) {
         block_in_place(|| self.servers.failover());
         sleep(random.millis(100..1000)).await;
@@ -304,7 +306,7 @@ impl Servers for Pair {
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
-        // A storm without one would be none.
+        // A storm needs at least one failover with lost batches.
         let kind = if self.lost == 0 { 10 } else { kind };
         match kind {
             0..4 => {
@@ -367,13 +369,13 @@ impl Keys for Pair {
     }
 }
 
-/// The last batch of a writer that a server has.
+/// Returns the sequence of the latest batch of a writer on this server.
 fn sequence(server: &RedisServer, fence: &str) -> u64 {
     let fence = server.command(&["GET", fence]).text().unwrap_or_default();
     fence.split(&[' ', ':']).next().and_then(|sequence| sequence.parse().ok()).unwrap_or(0)
 }
 
-/// Three masters that sync every write.
+/// Three masters that sync writes to disk immediately.
 #[derive(Debug)]
 pub(crate) struct Three(RedisCluster);
 
@@ -386,7 +388,7 @@ impl Three {
         usize::try_from(random.among(0..self.0.nodes().len() as u64)).expect("few nodes")
     }
 
-    /// Takes the keys of a shard from one node to another, some at a time.
+    /// Moves the keys of a shard to another node in small steps.
     async fn move_slot(&self, random: &mut Random) {
         let tag = format!("{{access:{}}}", random.among(0..16));
         let slot = self.0.slot_of(format!("{tag}known:"));

@@ -1,4 +1,4 @@
-//! Hits that go on while a store has its troubles.
+//! Continuous traffic during store failures.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,10 +11,10 @@ use tests::{FaultProxy, LIMIT, RedisServer, until};
 
 use crate::support::{always, name, precision, samples_of, store};
 
-/// Hits by the second in which they were recorded.
+/// Hits by second.
 pub(super) type Seconds = BTreeMap<Timestamp, u64>;
 
-/// Sums the counts by the buckets of a precision.
+/// Sums the counts by bucket.
 pub(super) fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)> {
     let mut buckets = BTreeMap::new();
     for (second, count) in seconds {
@@ -28,19 +28,19 @@ pub(super) async fn stored(store: &impl Store, counter: &str, precision: Precisi
     samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
 
-/// The error in the health right after a flush that failed, and the hits that waited then.
+/// The health error after a failed flush, with the number of pending hits.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) words: String,
     pub(super) waiting: u64,
 }
 
-/// Hits that go on all the time, each noted by its second, while they are flushed in the background.
+/// Continuous hits that are tracked by second, with a background flusher.
 pub(super) struct Traffic {
     pub(super) store: RedisStore,
     pub(super) recorder: Recorder,
     pub(super) stats: Stats,
-    /// All that there ever was: trouble may pass by the time that somebody looks.
+    /// The failures so far: a failure may be over when the test reads the health.
     troubles: Arc<Mutex<Vec<Trouble>>>,
     upkeep: tokio::task::JoinHandle<Result<(), Error>>,
     done: Arc<AtomicBool>,
@@ -58,11 +58,11 @@ impl Traffic {
             async move {
                 while !done.load(Ordering::Relaxed) {
                     let flushed = counters.flush().await;
-                    // Nobody else flushes: this is what everybody sees until the next attempt.
+                    // This is the only flusher, so the health will not change until the next attempt.
                     let (health, hits) = (stats.health(), stats.ledger().hits);
                     assert!(hits.balance(), "{hits:?}");
                     assert_eq!(health.last_error.is_some(), flushed.is_err(), "{health:?}");
-                    // A flush that fails may have brought some batches to the store.
+                    // Some batches may have been stored by a failed flush.
                     assert!(health.failing_for.is_none() || flushed.is_err(), "{health:?}");
                     if let Some(words) = health.last_error {
                         let trouble = Trouble { words, waiting: hits.pending };
@@ -80,19 +80,19 @@ impl Traffic {
         Self { store, recorder, stats, troubles, upkeep, done, writer }
     }
 
-    /// Waits until some of the hits have arrived.
+    /// Waits until some of the hits are stored.
     pub(super) async fn flowing(&self) {
         let applied = self.stats.ledger().hits.applied;
         until("hits arrive", LIMIT, async || self.stats.ledger().hits.applied > applied + 20).await;
     }
 
-    /// Returns the troubles until now.
+    /// Returns the failures so far.
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         self.troubles.lock().expect("no panic").clone()
     }
 
-    /// Waits until trouble has been told in these words since there were so many, whether it goes on or not;
-    /// hits waited then.
+    /// Waits until a failure after the first `before` failures contains this text and has pending hits. The
+    /// failure may already be over.
     pub(super) async fn told(&self, before: usize, words: &str) {
         let told = async || {
             let troubles = self.troubles();
@@ -104,8 +104,7 @@ impl Traffic {
         }
     }
 
-    /// Waits until trouble that does not pass by itself is told in these words, and sees that hits are taken
-    /// on all the same.
+    /// Waits until a permanent failure with this text is reported, and checks that hits are still accepted.
     pub(super) async fn troubled(&self, words: &str) -> Duration {
         let began = Instant::now();
         self.told(self.troubles().len(), words).await;
@@ -120,17 +119,18 @@ impl Traffic {
         told
     }
 
-    /// Waits until the store has been connected once more than so often.
+    /// Waits until the store has made more than `before` connections.
     pub(super) async fn connected_again(&self, before: u64) {
         let connected = async || {
-            // Without scripts, the flusher has connections of its own, and only a read finds that this one has failed.
+            // Without scripts, the flusher uses separate connections, so we need a read to detect that this
+            // connection has failed.
             _ = self.stats.list_counters(None, 1).await;
             self.stats.health().connections > before
         };
         until("it is connected again", LIMIT, connected).await;
     }
 
-    /// Ends it, and sees that each hit is in its own buckets, once.
+    /// Stops the traffic, and checks that each hit is in the right buckets exactly once.
     pub(super) async fn end(self) -> Stats {
         self.flowing().await;
         self.done.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A directory of a spool that is copied while its process lives, as `cp -a` and a snapshot of its volume do.
+//! Tests for copies of a spool directory while the process is running, e.g. via `cp -a` or a volume snapshot.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::{Switch, files, folder, over, record, run_until, spool, total};
 
-/// Copies what a process has written. A snapshot of a volume leaves the files what they are, and a copy does not.
+/// Copies the spool files. A volume snapshot preserves the file identity, but a copy does not.
 async fn copy(from: &Path, to: &Path, is_snapshot: bool) {
     for name in files(from).iter().filter(|name| !name.ends_with(".lock")) {
         std::fs::copy(from.join(name), to.join(name)).expect("writable");
@@ -24,7 +24,7 @@ async fn copy(from: &Path, to: &Path, is_snapshot: bool) {
     }
 }
 
-/// Runs counters until the spool has what was recorded before.
+/// Runs the counters until every hit recorded so far is in the spool.
 async fn written(counters: &mut Counters) {
     let recorded = Instant::now();
     run_until(counters, "the hits are written", async |stats| {
@@ -83,7 +83,8 @@ async fn hits_that_a_snapshot_has_too_count_once_and_the_ledger_names_the_rest()
         let stored = total(&original.stats()).await;
         assert_eq!((hits.pending, hits.balance()), (0, true));
         if is_clone_first {
-            // A batch of 5 is the same in both. Of the other 107, the clone has sent 7, which are unknown here.
+            // A batch of 5 is identical in both. The clone has also sent 7 of the other 107, but this is not
+            // known here.
             assert_eq!((stored, hits.applied, hits.dropped.in_doubt), (11_013, 10_006, 107));
             assert_eq!(hints, [Hint::SPOOL_COPIED]);
         } else {

@@ -1,4 +1,4 @@
-//! Disks that fail, and files that are not what was written: they cost durability, which is told, and nothing else.
+//! Tests for failing disks and corrupt files: this must only affect durability, and it must be reported.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tests::until;
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
 use crate::log::Log;
 
-/// What happens to the bytes of a file.
+/// A modification of the file contents.
 type Damage = fn(&mut Vec<u8>);
 
-/// A pipe, which is open to nobody else while it lives.
+/// A named pipe without a reader until it is dropped.
 struct Hanging(PathBuf);
 
 impl Hanging {
-    /// Makes one: whoever opens it for writing waits until somebody reads it.
+    /// Creates the pipe. If a thread opens it for writing, it will block until there is a reader.
     fn make(path: PathBuf) -> Self {
         let made = std::process::Command::new("mkfifo").arg(&path).status().expect("a program of every Unix");
         assert!(made.success());
@@ -28,7 +28,7 @@ impl Hanging {
     }
 }
 
-/// Lets threads end that open it.
+/// Unblocks threads that are opening the pipe.
 impl Drop for Hanging {
     fn drop(&mut self) {
         let mut options = std::fs::OpenOptions::new();
@@ -36,17 +36,17 @@ impl Drop for Hanging {
     }
 }
 
-/// Where SQLite keeps the version of what is in a file.
+/// Offset of the `user_version` in SQLite files.
 const USER_VERSION: usize = 60;
 
-/// Leaves a file with some hits, with all that is in it, and returns its path.
+/// Leaves a complete spool file with some hits and returns the path.
 async fn left_in(folder: &Path, hits: u64) -> PathBuf {
     let store = Switch::store();
     store.hand.away(true);
     let counters = over(&store, folder);
     record(&counters, hits);
     write_and_end(counters).await;
-    // Unlike a process that is killed, one that lives on closes the file.
+    // In contrast to a killed process, a live process closes the file.
     until("the file is closed", LIMIT, async || !files(folder).iter().any(|name| name.ends_with("-wal")))
         .await;
     let names = files(folder);
@@ -60,7 +60,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(path, bytes).expect("writable");
 }
 
-/// Checks that a process that finds files counts its own hits, and returns what is there after it.
+/// Checks that a process with these files still counts hits, and returns the remaining files.
 async fn goes_on_beside_what_is_in(folder: &Path) -> Vec<String> {
     let store = Switch::store();
     let mut counters = over(&store, folder);
@@ -181,7 +181,7 @@ async fn files_that_are_not_for_this_process_are_left_alone() {
     std::fs::write(&foreign, "a text").expect("writable");
     let left = goes_on_beside_what_is_in(folder.path()).await;
     assert!(newer.exists() && foreign.exists() && left.len() <= 3, "{left:?}");
-    // The version that knows the format finds it.
+    // A version that supports this format will find the file.
     change(&newer, |bytes| bytes[USER_VERSION + 3] = 3);
     let mut counters = over(&Switch::store(), folder.path());
     counters.flush().await.expect("the store is there");
@@ -205,7 +205,7 @@ async fn a_file_that_is_damaged_anywhere_is_put_aside_and_counts_nothing_wrong()
     let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 4096);
     let torn = |bytes: &mut Vec<u8>| bytes.truncate(5000);
     let header = |bytes: &mut Vec<u8>| bytes[..16].fill(b'x');
-    // The name of the counter is in the content of a row, of which it is the second byte or so.
+    // The counter name is part of the row content, close to the start of the row.
     let content = |bytes: &mut Vec<u8>| {
         let page = bytes.chunks(4096).rposition(|page| page.iter().any(|byte| *byte != 0)).expect("pages");
         let at = page * 4096 + 4090;
@@ -239,7 +239,7 @@ async fn a_damaged_log_costs_what_was_written_after_the_damage_and_is_reported()
         let log = files(folder.path()).into_iter().find(|name| name.ends_with("-wal")).expect("it is open");
         lengths.push(std::fs::metadata(folder.path().join(log)).expect("it is there").len());
     }
-    // A killed process leaves both files as they are, while one that ends closes them.
+    // A killed process would leave both files, but this process will close them when it ends.
     let kept: Vec<_> = files(folder.path()).into_iter().filter(|name| !name.ends_with(".lock")).collect();
     let contents = kept.iter().map(|name| std::fs::read(folder.path().join(name)).expect("readable"));
     let contents: Vec<_> = contents.collect();
@@ -280,7 +280,7 @@ async fn an_empty_file_and_a_lock_alone_are_removed() {
 async fn what_a_process_left_that_was_killed_while_it_made_its_file_is_removed() {
     let (folder, elsewhere) = (folder(), folder());
     let half = elsewhere.path().join("half");
-    // A file has a journal until it has a log.
+    // SQLite uses a journal until the WAL is enabled.
     let options = SqliteConnectOptions::new().filename(&half).create_if_missing(true);
     let options = options.locking_mode(SqliteLockingMode::Exclusive).journal_mode(SqliteJournalMode::Delete);
     let mut living = options.connect().await.expect("writable");
@@ -308,7 +308,8 @@ async fn a_process_that_does_nothing_writes_nothing() {
 
 #[tokio::test]
 async fn a_file_that_is_damaged_while_its_process_lives_is_put_aside_and_written_anew() {
-    // If the process looks for its file just before the folder returns, it creates another one and leaves this one alone.
+    // If the process looks for the file just before the folder returns, it creates another file and ignores
+    // this file.
     let mut attempts = 0;
     while !is_put_aside_and_written_anew().await {
         attempts += 1;
@@ -316,7 +317,7 @@ async fn a_file_that_is_damaged_while_its_process_lives_is_put_aside_and_written
     }
 }
 
-/// Returns whether the process found the damage of its file.
+/// Returns whether the process detected the damage.
 async fn is_put_aside_and_written_anew() -> bool {
     let (store, folder) = (Switch::store(), folder());
     let (path, elsewhere) = (folder.path().join("spool"), folder.path().join("elsewhere"));
@@ -328,7 +329,7 @@ async fn is_put_aside_and_written_anew() -> bool {
         spool.failing_for.is_none() && spool.since_written.is_some() && spool.unwritten == 0
     };
     run_until(&mut counters, "all is written", async |stats| is_written(stats)).await;
-    // It is opened again afterwards.
+    // The process will reopen the file later.
     std::fs::rename(&path, &elsewhere).expect("on one disk");
     record(&counters, 5);
     run_until(&mut counters, "it is told", async |stats| spool(stats).failing_for.is_some()).await;
@@ -379,7 +380,7 @@ fn a_disk_that_hangs_leaves_the_application_its_threads() {
             flushed.expect("the store is there");
             assert!(spool(&counters.stats()).leftovers >= 4);
         }
-        // A file to read, or a name to look up.
+        // This can be a file to read, or a name to resolve.
         let work = tokio::task::spawn_blocking(|| 42);
         let done = tokio::time::timeout(LIMIT, work).await.expect("a thread is free");
         assert_eq!((done.expect("no panic"), total(&counters.stats()).await), (42, 6));

@@ -1,4 +1,4 @@
-//! Stores that lose answers and fences of what was recovered, and what then counts once.
+//! Recovered batches must count once if a store loses replies or fences.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use counter_core::{Error, ErrorKind, MemoryStore};
 use super::{LIMIT, folder, over, record, run_until, spool, sums, total, write_and_end};
 use crate::through::{Hand, Through};
 
-/// A store that takes a number of batches with hits, and then none.
+/// A store that accepts a limited number of batches with hits.
 #[derive(Clone, Debug, Default)]
 struct Few {
     left: Arc<AtomicU64>,
-    /// What is answered to the next batches with hits instead, after they were applied.
+    /// Replies that replace the actual replies to the next applied batches with hits.
     instead: Arc<Mutex<Vec<Result<ApplyOutcome, Error>>>>,
-    /// Set where it loses each fence as soon as that is made.
+    /// Whether a fence is lost as soon as it is created.
     forgets: Arc<AtomicBool>,
-    /// Set where it removes keys to make room, and never had a writer.
+    /// Whether the store reports that it evicts keys and does not list any writer.
     evicts: bool,
     is_away: Arc<AtomicBool>,
 }
@@ -61,7 +61,7 @@ impl Hand for Few {
     }
 }
 
-/// Ends a process that has left a batch of 5 hits, after one that the store has.
+/// Ends a process with a batch of 5 hits in the spool. A previous batch is already stored.
 async fn leave_a_batch(store: &Through<Few>, folder: &Path) {
     let mut counters = over(store, folder);
     store.hand.takes(1);

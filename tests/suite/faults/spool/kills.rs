@@ -1,6 +1,7 @@
-//! Processes that are killed again and again, counted from outside.
+//! Kills processes repeatedly and compares the counts from outside.
 //!
-//! `COUNTER_STORM_KILLS` says how many, 12 if nothing does, and `COUNTER_STORM_SEED` repeats what chance decided.
+//! Set `COUNTER_STORM_KILLS` to change the number of kills (12 by default), and `COUNTER_STORM_SEED` to
+//! repeat the random decisions.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,16 +23,16 @@ fn kills() -> u64 {
     said.map_or(12, |kills| kills.parse().expect("COUNTER_STORM_KILLS is a whole number"))
 }
 
-/// What processes have said: the hits that are to be counted at the least, and at the most.
+/// Output of the processes: the minimum and maximum number of hits to be counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     durable: u64,
     asked: u64,
-    /// Whether a file could not be written at some time.
+    /// Whether writing to a file has failed at some point.
     failing: bool,
 }
 
-/// A process that records.
+/// A recording process.
 struct Recording(Process);
 
 impl Recording {
@@ -39,10 +40,10 @@ impl Recording {
         Self::start_as(Command::new(env!("CARGO_BIN_EXE_recorder")), url, folder, random).await
     }
 
-    /// Starts one whose files may have so many KiB: what goes beyond that fails, as on a disk that is full.
+    /// Starts a process with this file size limit in KiB: writes past the limit fail, like on a full disk.
     async fn start_within(kib: u64, url: &str, folder: &Path, random: &mut Random) -> Self {
         let mut program = Command::new("bash");
-        // The signal that would end it is ignored, which it inherits.
+        // The signal would end the process. It is ignored, and the process inherits this.
         program.args(["-c", r#"trap '' XFSZ; ulimit -f "$1"; shift; exec "$@""#, "bash", &kib.to_string()]);
         program.arg(env!("CARGO_BIN_EXE_recorder"));
         Self::start_as(program, url, folder, random).await
@@ -68,7 +69,7 @@ impl Recording {
         said
     }
 
-    /// Kills it, and adds what it has said.
+    /// Kills the process and adds the output.
     async fn kill(mut self, all: &mut Said) {
         self.0.kill();
         until("all is read", LIMIT, async || self.0.has_said_all()).await;
@@ -79,7 +80,7 @@ impl Recording {
     }
 }
 
-/// Has this process send all that is left, and returns what the spool says of it.
+/// Sends everything that is left, and returns the number of recovered hits.
 async fn drain(store: RedisStore, folder: &Path) -> u64 {
     let mut counters = Counters::builder(store).spool(folder).build().expect("the folder is writable");
     let stats = counters.stats();
@@ -95,7 +96,7 @@ async fn drain(store: RedisStore, folder: &Path) -> u64 {
     hits.recovered
 }
 
-/// The hits that the server has, which are the same in every precision.
+/// Returns the hits on the server, which must be equal in every precision.
 fn counted(server: &RedisServer) -> u64 {
     let sum = |precision: &u32| {
         let of = |counter: &&str| {
@@ -109,7 +110,7 @@ fn counted(server: &RedisServer) -> u64 {
     sums[0]
 }
 
-/// The visitors that the server has; each hit has its own.
+/// Returns the number of visitors on the server; each hit is from a different visitor.
 fn visitors(server: &RedisServer) -> u64 {
     let keys = COUNTERS.map(|counter| server.strings(&["KEYS", &format!("access:unique:86400:{counter}:*")]));
     let keys = keys.concat();
@@ -133,7 +134,7 @@ async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doub
     let (mut away, mut together) = (0, Vec::new());
     for kill in 0..kills() {
         match random.among(0..8) {
-            // It is away for one to three lives, so that some begin and end without it.
+            // The server is unavailable for up to three lives, so some processes start and end without it.
             0 | 1 if away == 0 => {
                 redis.kill();
                 away = 1 + random.among(0..3);
@@ -146,7 +147,7 @@ async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doub
         }
         let recording = Recording::start(&redis.url(), folder.path(), &mut random).await;
         sleep(random.millis(0..400)).await;
-        // Sometimes the next ones run beside it for a while.
+        // Sometimes other processes run at the same time.
         if random.among(0..4) == 0 {
             together.push(recording);
         } else {
@@ -184,7 +185,7 @@ async fn killed_on_a_disk_without_room_a_process_loses_nothing_that_was_written(
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut is_away = false;
     let mut lives = 0;
-    // The longest lives fail for certain: each write adds to the log of the file.
+    // The longest lives are certain to fail because every write adds to the WAL.
     while lives < kills() || !said.failing {
         lives += 1;
         if random.among(0..3) == 0 {

@@ -1,8 +1,9 @@
-//! Law 1 over the lives of processes with one spool, in any order of events: flushes that fail and are dropped, ends
-//! without warning, a directory that goes and comes back, and a store that loses replies, fences and its newest data.
-//! What waits takes one batch or several, and a batch may reach the store when the process that sent it has ended.
+//! Law 1 across restarts of processes with a shared spool, in any order of events: flushes fail or are
+//! dropped, processes are killed, the directory disappears and returns, and the store loses replies, fences
+//! and recent data. Pending hits need one or more batches, and a batch can reach the store after the sender
+//! has ended.
 //!
-//! `COUNTER_STORM_LIVES` says how many histories there are, 60 if nothing does.
+//! Set `COUNTER_STORM_LIVES` to change the number of histories (60 by default).
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -21,7 +22,7 @@ use super::{folder, over, spool};
 use crate::support::name;
 use crate::through::Through;
 
-/// The number of hits that a history may have: a prime.
+/// Maximum number of hits in a history. This must be a prime.
 const HITS: u64 = 997;
 
 fn histories() -> u64 {
@@ -35,20 +36,22 @@ struct Lives {
     folder: TempDir,
     life: Option<Life>,
     snapshots: Vec<Data>,
-    /// Whether the directory is where it belongs.
+    /// Whether the directory is at the expected path.
     is_there: bool,
-    /// The hits that were recorded; each has a counter of its own, whose name is its number.
+    /// Number of recorded hits. A hit uses a separate counter that is named after the index.
     recorded: u64,
-    /// The hits that were told as written or stored at some time.
+    /// Hits that were reported as written or stored at some point.
     told: BTreeSet<u64>,
-    /// The hits that were recorded since the directory is gone, and so can be in no file.
+    /// Hits recorded while the directory is missing, which can't be in a file.
     homeless: Vec<u64>,
-    /// The number of hits that were told and were not any more when their process ended, or are said to be lost or in doubt.
+    /// Number of hits that were reported as written, but not when the process ended; or that are reported as
+    /// lost or in doubt.
     excused: u64,
-    /// The sums of what processes had not written, and of what is said to be lost or in doubt.
+    /// Sum of the hits that were unwritten at the end of processes, and sum of the hits reported as lost or
+    /// in doubt.
     unwritten: u64,
     doubtful: u64,
-    /// Whether the address leads to several servers.
+    /// Whether the address can switch to other servers.
     moves: bool,
     said: Vec<String>,
 }
@@ -57,13 +60,14 @@ struct Life {
     counters: Counters,
     recorder: Recorder,
     stats: Stats,
-    /// The hits that it has recorded.
+    /// Hits recorded by this process.
     hits: Range<u64>,
 }
 
 impl Lives {
     fn begin(seed: u64, moves: bool) -> Self {
-        // A cell has a sample of each of seven precisions: one batch, or several of three cells, or of one.
+        // A cell has a sample in each of the seven precisions, so we get either a single batch, batches of
+        // three cells, or batches of one cell.
         let samples = [1000, 21, 7][usize::try_from(seed % 3).expect("3")];
         let model = Model::new(seed, true).slow(samples);
         let folder = folder();
@@ -107,14 +111,14 @@ impl Lives {
         self.life.get_or_insert_with(|| {
             let counters = over(&self.store, &path);
             let recorder = counters.recorder();
-            // In no process are the counters of hits in the order of time.
+            // The counter order differs from the order of the hits.
             let step = self.model.among(1..HITS);
             (0..HITS).for_each(|n| _ = recorder.counter(&(n * step % HITS).to_string()));
             Life { recorder, stats: counters.stats(), counters, hits: recorded..recorded }
         })
     }
 
-    /// Notes what the process tells as written.
+    /// Records the hits that the process reports as written.
     fn look(&mut self) {
         let Some(life) = &self.life else { return };
         if spool(&life.stats).unwritten == 0 {
@@ -122,17 +126,17 @@ impl Lives {
         }
     }
 
-    /// Ends the process as `kill -9` does.
+    /// Ends the process like `kill -9`.
     fn end(&mut self) {
         let Some(Life { stats, hits: own, .. }) = self.life.take() else { return };
         let SpoolHealth { unwritten, failing_for, .. } = spool(&stats);
         if failing_for.is_some() {
-            // What the store acknowledged meanwhile is in no file, and would be lost with a failover.
+            // Batches acknowledged during the failure are not in a file, and would be lost with a failover.
             self.snapshots.clear();
         }
         let told = self.told.range(own).count() as u64;
         let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*title(*hit)));
-        // They are among the unwritten.
+        // These are also counted as unwritten.
         let homeless = self.homeless.drain(..).filter(|hit| !is_stored(hit)).count() as u64;
         self.excused += unwritten.saturating_sub(homeless).min(told);
         self.unwritten += unwritten;
@@ -141,7 +145,7 @@ impl Lives {
         self.doubtful += hits.dropped.in_doubt + hits.lost_by_server;
     }
 
-    /// Records a hit, at one of some instants.
+    /// Records a hit at a random recent time.
     fn record(&mut self) {
         let at = Timestamp::now().minus(10 * self.model.among(0..3));
         let title = name(&title(self.recorded));
@@ -162,7 +166,7 @@ impl Lives {
         assert!(self.recorded < HITS, "fewer counters than hits");
     }
 
-    /// Has some hits cut and some wait behind those, in the file too, and leaves the store away.
+    /// Cuts some hits into a batch and queues more hits, also in the file, and leaves the store unavailable.
     async fn outage(&mut self) {
         self.model.takes(0);
         for _ in 0..2 {
@@ -201,7 +205,7 @@ impl Lives {
                 format!("a flush that is dropped after {polls} polls")
             }
             10..12 => {
-                // In a directory that is gone no process starts.
+                // A process can't start without the directory.
                 self.put_back();
                 self.end();
                 self.live();
@@ -241,7 +245,7 @@ impl Lives {
                 self.live().counters.run(async {}).await.expect("nothing fails");
                 self.end();
                 self.live();
-                // The store has confirmed all of it, and no file is left.
+                // The store has confirmed everything, and there are no files left.
                 self.snapshots.clear();
                 "an end in order".to_owned()
             }
@@ -263,7 +267,8 @@ impl Lives {
                 model.switch();
                 "another server".to_owned()
             }
-            // A server that loses fences, while others lose data, cannot be told from one that lost both.
+            // If a server loses fences and another server loses data, we can't distinguish this from a server
+            // that lost both.
             19 if self.is_there && !self.moves => {
                 self.notice().await;
                 model.data(|data| data.fences.clear());
@@ -275,14 +280,15 @@ impl Lives {
         self.said.push(what);
         self.look();
         let data = model.data(|data| data.clone());
-        // To a time at which a fence was missing nothing goes back: that is one fault too many within a minute.
+        // We must not fail over to a state without the fence, because this would be two faults within a
+        // minute.
         if !data.fences.is_empty() || data.hits == 0 {
             self.snapshots.push(data);
         }
     }
 
-    /// Sends a batch, and what is left of others, by which the process learns what the store has lost: fences that are
-    /// lost right after a failover cannot be told from it.
+    /// Sends a batch, together with leftovers, so that the process detects lost data. If fences are lost
+    /// right after a failover, it can't be distinguished from a failover.
     async fn notice(&mut self) {
         self.end();
         self.record();
@@ -303,7 +309,7 @@ impl Lives {
             assert!(doubled.is_empty(), "{seed}: stored more than once: {doubled:?}: {said}");
         }
         if self.moves {
-            // What an ended process had sent to one server, nobody sends to another one.
+            // If an ended process has sent hits to a server, they will not be sent to another server.
             return (self.unwritten, self.doubtful);
         }
         let missing: Vec<_> = self.told.iter().filter(|hit| !stored.contains_key(&*title(**hit))).collect();
@@ -316,7 +322,7 @@ impl Lives {
     }
 }
 
-/// The name of the counter of a hit: that of a value of a label for each third.
+/// Returns the counter name of a hit. A third of the hits use a label value.
 fn title(hit: u64) -> String {
     if hit.is_multiple_of(3) { format!("label:hit:{hit}") } else { hit.to_string() }
 }
@@ -329,9 +335,9 @@ async fn history(seed: u64, moves: bool) -> (u64, u64) {
     lives.check(seed).await
 }
 
-/// Lives all histories, and returns the sums of the hits that were not written and of those that are excused.
+/// Runs the histories and returns the number of unwritten hits and of excused hits.
 async fn live_all(moves: bool) -> (u64, u64) {
-    // They wait for the disk most of the time.
+    // Histories mostly wait for the disk, so we run them concurrently.
     let (mut running, mut unwritten, mut doubtful) = (JoinSet::new(), 0, 0);
     for seed in 0..histories() + 8 {
         if seed >= 8 {

@@ -1,4 +1,4 @@
-//! The file of a process that ended is sent to the store that it was written for.
+//! The file of an ended process must only be sent to the store that it was written for.
 
 use counter_core::stores::Namespace;
 use counter_core::visits::Hint;
@@ -15,7 +15,7 @@ async fn in_namespace(server: &RedisServer, text: &str) -> RedisStore {
     store_in(&server.url(), namespace).await
 }
 
-/// Ends a process that has sent some hits, and written others that it has not sent.
+/// Ends a process that has sent some hits and has written further hits to the spool.
 async fn end_with_hits_that_wait(store: &(impl Store + Clone), folder: &std::path::Path) {
     let mut counters = over(store, folder);
     record(&counters, 100);
@@ -24,7 +24,7 @@ async fn end_with_hits_that_wait(store: &(impl Store + Clone), folder: &std::pat
     write_and_end(counters).await;
 }
 
-/// Starts a process over another store, which leaves the file alone.
+/// Starts a process with another store, and checks that it ignores the file.
 async fn assert_left_alone(store: &(impl Store + Clone), folder: &std::path::Path) {
     let spools = || files(folder).into_iter().filter(|name| name.ends_with(".spool")).collect::<Vec<_>>();
     let before = spools();
@@ -97,7 +97,7 @@ async fn a_file_of_a_process_that_met_two_stores_is_for_both() {
     counters.flush().await.expect("the server is there");
     let first = server.bytes(&["HGET", "access:document:store", "content"]).expect("it has an id");
     server.command(&["FLUSHALL"]);
-    // Another connection makes the process look which store it is.
+    // A new connection makes the process check the store id.
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     record(&counters, 1);
     super::run_until(&mut counters, "the new id is in the file", async |stats| {
@@ -107,7 +107,7 @@ async fn a_file_of_a_process_that_met_two_stores_is_for_both() {
     .await;
     record(&counters, 5);
     write_and_end(counters).await;
-    // The first one has returned.
+    // The first server has returned.
     server.command(&[&b"HSET"[..], b"access:document:store", b"version", b"1", b"content", &first]);
     age(&redis).await;
     let mut counters = over(&redis, folder.path());

@@ -1,4 +1,4 @@
-//! A store that only limits can use.
+//! A store that can only be used by limits.
 
 use std::fmt;
 use std::future::pending;
@@ -7,14 +7,14 @@ use counter_core::stores::{Answer, BoxFuture};
 use counter_core::window::{Acquired, Addition, WindowKey, WindowStore};
 use counter_core::{Error, VisitorId};
 
-/// A store whose `add_within` is a closure. It has no other operation, because a limit uses no other.
+/// A store with `add_within` implemented by a closure. Limits don't use other operations.
 #[derive(Clone)]
 pub(super) struct Acquiring<F> {
     pub(super) is_immediate: bool,
     pub(super) add_within: F,
 }
 
-/// Creates a store that never answers.
+/// Creates a store that never responds.
 pub(super) fn silent() -> impl WindowStore + Clone {
     Acquiring {
         is_immediate: false,

@@ -1,4 +1,4 @@
-//! A limit and its store: what fails, what is slow, and whose clock decides.
+//! A limit with a store that fails, is slow, or has a different clock.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -63,7 +63,7 @@ async fn a_request_to_a_silent_store_waits_for_one_timeout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_that_waits_in_the_process_does_not_exceed_the_limit() {
     for server in [RedisServer::start(), without_scripts()] {
-        // Without scripts one is answered after the other, and all together in far more than the timeout.
+        // Without scripts, additions are sequential, and all of them would take much longer than the timeout.
         let proxy = FaultProxy::start(server.address()).await;
         let hours = hours(store(&proxy.url()).await);
         proxy.delay_replies(Duration::from_millis(20));
@@ -101,7 +101,7 @@ async fn a_key_over_its_limit_is_refused_without_a_call_until_the_window_ends() 
     assert_eq!(answer().await.status(), 429);
 }
 
-/// The number of writes that a server has refused for lack of replicas.
+/// Returns the number of writes that the server has rejected with `NOREPLICAS`.
 fn refused_writes(server: &RedisServer) -> u64 {
     let errors = server.command(&["INFO", "errorstats"]).text().expect("a text");
     let count = errors.lines().find_map(|line| line.strip_prefix("errorstat_NOREPLICAS:count="));
@@ -135,7 +135,8 @@ async fn a_node_that_lacks_its_replicas_delays_no_request_to_another_node() {
 
     let node = cluster.node(0);
     node.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    // A busy machine may answer none within the two seconds for which the client repeats what the node refuses.
+    // On a busy machine, responses may take longer than the two seconds for which the client retries rejected
+    // writes, so we need to try this again if they do.
     let are_quick = async || {
         let (mut requests, before) = (JoinSet::new(), refused_writes(node));
         for path in failing.iter().cycle().take(200) {
@@ -171,7 +172,7 @@ async fn a_store_that_panics_is_treated_as_one_that_fails() {
     }
 }
 
-/// Creates a store with its own clock, which shows this time now.
+/// Creates a store with a separate clock, which starts at this time.
 fn store_with_clock(start: Timestamp) -> impl WindowStore + Clone {
     let began = Instant::now();
     let counts: Arc<Mutex<HashMap<Timestamp, u64>>> = Arc::default();

@@ -4,7 +4,7 @@ use super::ANSWER;
 use crate::random::Random;
 use crate::support::{BOT, BROWSER};
 
-/// A request, and what becomes of it.
+/// A request with the expected outcome.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) head: Vec<u8>,
@@ -16,11 +16,11 @@ pub(super) enum Fate {
     Answered {
         has_body: bool,
     },
-    /// The connection is another protocol's from then on.
+    /// The connection switches to a different protocol.
     Upgraded,
-    /// The client goes away before the answer.
+    /// The client disconnects before the response.
     Aborted,
-    /// No server of HTTP in Rust takes it for a request.
+    /// Rust HTTP servers don't accept this as a request.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! gRPC: methods, and the statuses of calls.
+//! gRPC: methods and call statuses.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -45,7 +45,7 @@ async fn a_method_of_grpc_has_a_counter_from_its_first_success_on_and_a_scan_get
     ];
     check(&mut counters, 3006, &expected).await;
 
-    // One that its owner named is counted by name however it ends.
+    // A method with a named counter is always counted by name, even if it fails.
     _ = counters.recorder().counter("/test.Greeter/Refuse");
     call(layer(&counters), &["/test.Greeter/Refuse"]).await;
     let expected = [
@@ -137,7 +137,7 @@ async fn a_page_that_answers_whatever_is_asked_for_gives_no_counter_to_what_says
     check(&mut counters, 2, &[("hits", 2), ("method:POST", 2), ("status:2xx", 2)]).await;
 }
 
-/// A gRPC service as a generator would write it.
+/// A gRPC service like those written by code generators.
 #[derive(Clone)]
 struct Greeter;
 
@@ -157,7 +157,7 @@ impl Service<Request<tonic::body::Body>> for Greeter {
     fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
         let status = match request.uri().path() {
             "/test.Greeter/Greet" => tonic::Status::ok(""),
-            // Its status comes in trailers.
+            // The status is in the trailers.
             "/test.Greeter/Late" => {
                 let head = Response::builder().header(header::CONTENT_TYPE, "application/grpc+proto");
                 let trailers =
@@ -170,7 +170,7 @@ impl Service<Request<tonic::body::Body>> for Greeter {
                 let head = Response::builder().header("grpc-status", "17");
                 return std::future::ready(Ok(head.body(tonic::body::Body::empty()).expect("a response")));
             }
-            // The page of a proxy: a server does not poll it again after its last byte.
+            // An error page of a proxy. A server will not poll it again after the last byte.
             "/test.Greeter/Page" => {
                 let page = tonic::body::Body::new(Full::<Bytes>::from("not found"));
                 return std::future::ready(Ok(Response::new(page)));
@@ -182,7 +182,7 @@ impl Service<Request<tonic::body::Body>> for Greeter {
     }
 }
 
-/// Calls these methods of a server around the greeter, one after the other.
+/// Calls these methods in order, on a server with this layer around the greeter.
 async fn call<L, B>(layer: L, methods: &[&str])
 where
     L: Layer<Routes, Service: Service<Request<tonic::body::Body>, Response = Response<B>> + Clone + Send>,

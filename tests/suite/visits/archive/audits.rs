@@ -1,4 +1,4 @@
-//! Audits of an archive, and repairs of what they find.
+//! Tests for archive audits and repairs.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ async fn audit(archive: &Archive, grid: &Grid, right: Option<Side>) -> Audit {
     archive.auditor(grid).audit(Timestamp::now(), right).await.expect("both are there")
 }
 
-/// Thirty hours of two counters, copied.
+/// Sends thirty hours of two counters and copies them.
 async fn copied(archive: &Archive, grid: &Arc<Grid>, now: Timestamp) {
     let hits = (0..30).flat_map(|ago| ["/", "/about"].map(|name| hit(name, now.minus(3600 * ago), 3600)));
     let visits = (0..30).map(|ago| visit("/", now.minus(3600 * ago), ago / 3)).collect();
@@ -46,7 +46,7 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     let (grid, now) = (grid(), Timestamp::now());
     copied(&Archive::new(near.clone(), far.clone()), &grid, now).await;
     let mut expected = samples(&far, "/", 3600).await;
-    // Its data are lost, and hits go on.
+    // The near store loses the data, but hits continue.
     let lost = Archive::new(MemoryStore::new(), MemoryStore::new());
     copied(&lost, &grid, now).await;
     for counter in ["/", "/about"] {
@@ -57,14 +57,15 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     send(&near, &grid, [some.clone(), some.clone(), some].concat(), Vec::new()).await;
 
     let found = audit(&archive, &grid, None).await;
-    // Hours of both less those of "/" that have more now, days, and sketches of hours and days.
+    // The differing hours of both counters, except for hours of "/" with more hits now, plus days, plus
+    // sketches of hours and days.
     assert!(found.differing > 2 * 24 - 3 + 24 && found.late >= 3, "{found:?}");
     assert_eq!(found.unreadable, 0);
     let first = &found.differences[0];
     assert_eq!((first.values, &*first.counter, first.near, first.far), (Values::Counts, "/", 0, 1));
     assert_eq!(audit(&archive, &grid, None).await.late, 0, "what came late is copied by the way");
 
-    // Several repair at once.
+    // Concurrent repairs should be safe.
     let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
     tokio::join!(repair(), repair(), repair());
     let again = audit(&archive, &grid, None).await;
@@ -76,7 +77,8 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     assert_eq!(samples(&archive, "/", 3600).await, expected);
     let back = samples(&near, "/", 3600).await;
     assert!(back.len() >= 24 && back.iter().all(|sample| expected.contains(sample)), "{back:?}");
-    // A lifetime is the greater of what was copied and of the sum of the days, which have the hits since.
+    // A lifetime is the maximum of the copied value and the sum of the days, which also includes the newer
+    // hits.
     let days = samples(&archive, "/", 86_400).await.iter().map(|(_, count)| count).sum::<u64>();
     assert_eq!(lifetime(&near, "/").await, days.max(30));
     assert_eq!(lifetime(&near, "/about").await, 30);
@@ -104,7 +106,7 @@ async fn a_repair_does_not_double_a_lifetime_that_was_not_lost(
     }
     counters.flush().await.expect("the store is there");
     archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
-    // The samples alone are lost: lifetimes are in another key, or another table.
+    // Only the samples are lost: lifetimes are in another key or table.
     near.forget(&name("/"), &grid, Timestamp::now()).await.expect("the store is there");
     let kind = FenceKind::Process { incarnation: Incarnation::default() };
     let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
@@ -129,13 +131,14 @@ archives! {
     distributions_of_sqlite_return_from_sqlite sqlite sqlite,
 }
 
-/// Counters over a store that keep distributions, too.
+/// Builds counters with distributions.
 fn measuring(store: impl Store) -> Counters {
     let counters = Counters::builder(store).distributions(Distribution::precisions());
     counters.build().expect("good precisions")
 }
 
-/// A request to "/" and one to "/about" in each of so many hours, with more bins than a part of a batch may have.
+/// Records a request to "/" and to "/about" in each of these hours, where the number of bins is too large for
+/// a batch part.
 async fn measure(counters: &mut Counters, hours: std::ops::Range<u64>, now: Timestamp) {
     let recorder = counters.recorder();
     for ago in hours {
@@ -151,7 +154,7 @@ async fn measure(counters: &mut Counters, hours: std::ops::Range<u64>, now: Time
     counters.flush().await.expect("the store is there");
 }
 
-/// The bins of closed hours that do not leave retention while a test runs.
+/// Returns the bins of closed hours that will not expire during the test.
 async fn bins(store: &impl Store, counter: &str, now: Timestamp) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
     let hours =
         precision(3600).bucket(now.minus(24 * 3600)).start..precision(3600).bucket(now).start.minus(3600);
@@ -178,7 +181,7 @@ async fn distributions_that_the_near_store_lost_return_from_the_far_one(
     let before = bins(&near, "/", now).await;
     assert!(before.len() >= 22 && before.iter().all(|(_, bins)| bins.len() == 110), "{}", before.len());
 
-    // Its data are lost, and requests go on: one of the same hours, and one that came late.
+    // The data is lost, but requests continue: a request in the same hours, and a late request.
     for counter in ["/", "/about"] {
         near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is there");
     }
@@ -204,7 +207,7 @@ async fn distributions_that_the_near_store_lost_return_from_the_far_one(
     assert_eq!(bins(&near, "/", now).await, expected);
     assert_eq!(bins(&archive, "/", now).await, expected);
 
-    // The other way round: what the far store has too much of is taken away where the near one is right.
+    // In the other direction, excess counts of the far store are removed if the near store is right.
     let hours = grid.distributions.clone().expect("they are kept").retention(precision(3600)).expect("hours");
     let mut page = Page::new(Timestamp::now(), hours);
     page.counters = vec![name("/"), name("/about")];
@@ -291,14 +294,15 @@ async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
     tokio::join!(counting, repairs);
     audit(&archive, &grid, Some(Side::Far)).await;
     let total = |samples: Vec<(u64, u64)>| samples.into_iter().map(|(_, count)| count).sum::<u64>();
-    // What was lost came back once: where a new hit was counted before, it is a part of what was there.
+    // The repair restores lost hits exactly once. In an hour with new hits, these are part of the restored
+    // count.
     let (near, all) = (total(samples(&near, "/", 3600).await), total(samples(&archive, "/", 3600).await));
     assert!(all >= counted && all <= counted + 30, "{all} of {counted} and 30");
     assert!(near <= all);
     assert_eq!(audit(&archive, &grid, None).await.differing, 0);
 }
 
-/// A far store whose clock is behind by so many seconds.
+/// A far store with a clock that is this many seconds behind.
 #[derive(Clone, Debug)]
 struct Behind(MemoryStore, u64);
 
@@ -338,7 +342,7 @@ impl ArchiveStore for Behind {
 async fn nothing_is_compared_that_the_clock_of_the_far_store_has_not_reached() {
     let (near, far, grid, now) = (MemoryStore::new(), MemoryStore::new(), grid(), Timestamp::now());
     copied(&Archive::new(near, far.clone()), &grid, now).await;
-    // All is lost.
+    // The near store has lost everything.
     let differing = async |behind| {
         let archive = Archive::new(MemoryStore::new(), Behind(far.clone(), behind));
         let found = audit(&archive, &grid, None).await;

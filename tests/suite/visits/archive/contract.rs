@@ -1,4 +1,4 @@
-//! The contract of a store that takes absolute values, shown on every such store.
+//! Contract tests for stores that accept absolute values.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ stores::on! {
     }
 }
 
-/// A start of an hour that is still kept.
+/// Returns the start of an hour within retention.
 fn hour() -> u64 {
     Timestamp::now().as_unix() / 3600 * 3600 - 7200
 }
@@ -113,7 +113,7 @@ async fn what_was_forgotten_after_it_was_read_stays_forgotten(store: impl Store 
         page
     };
     let read = Timestamp::now();
-    // Also one that is on its way for the first time.
+    // This also applies to a counter that is copied for the first time.
     store.forget(&name("/a"), &Grid::default(), read).await.expect("the store is there");
     store.put(&page(read)).await.expect("the store is there");
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
@@ -123,7 +123,7 @@ async fn what_was_forgotten_after_it_was_read_stays_forgotten(store: impl Store 
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
     assert_eq!(sketch(&store, "/a", 3600, hour()).await, Sketch::new());
     assert_eq!((samples(&store, "/b", 3600).await, lifetime(&store, "/b").await), (vec![(hour(), 1)], 1));
-    // What is read later is of a counter that began anew.
+    // Values read later belong to the new counter.
     store.put(&page(read.plus(60))).await.expect("the store is there");
     assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 1)]);
 }

@@ -1,4 +1,4 @@
-//! Copies from one store into another, and readings over both.
+//! Tests for copies between stores, and reads that combine both.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::stores;
 use crate::support::{name, precision, unix};
 use crate::through::{Hand, Through};
 
-/// A test of each of these archives: a near store and a far one.
+/// Generates a test per archive, i.e. per pair of a near and a far store.
 macro_rules! archives {
     ($fact:ident: $($name:ident $near:ident $far:ident,)*) => {
         $(
@@ -58,7 +58,7 @@ pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
     VisitorCell { counter: name(counter), start: at, finest: precision(3600), raised }
 }
 
-/// The near store has what waited for its last copy, and what is still open.
+/// The near store still serves open buckets, and buckets that wait for their final copy.
 async fn what_left_the_near_store_is_read_from_the_far_one(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
@@ -96,7 +96,7 @@ async fn what_left_the_near_store_is_read_from_the_far_one(
     assert_eq!(sketch(&archive, "/", 3600, bucket).await, visitors);
     assert_eq!(sketch(&far, "/", 3600, bucket).await, visitors);
 
-    // Again, and with the next hour as if it had ended: no more than is new, late, or about to leave.
+    // Copy again, and then as if the next hour is over: only new, late and expiring samples should be copied.
     copier.copy_once(Timestamp::now()).await.expect("both are there");
     let next = copier.lateness(Duration::ZERO).copy_once(Timestamp::now()).await.expect("both are there");
     assert!(next.samples <= 2 * (2 * 6 + 5), "{next:?}");
@@ -149,7 +149,7 @@ async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_ne
         assert!(copied.distributions < 2 * 200, "no minutes: {copied:?}");
     }
     assert_eq!([read(&stats, Measure::Status).await, read(&stats, Measure::Size).await], expected);
-    // Another near store, which has nothing of it. Its kind is not known.
+    // An empty near store of an unknown kind.
     let again = over(Archive::new(Through::new(Empty), far)).build().expect("good precisions").stats();
     assert_eq!([read(&again, Measure::Status).await, read(&again, Measure::Size).await], expected);
 }
@@ -177,7 +177,7 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
     }
     counters.flush().await.expect("memory takes all");
     archive.copier(stats.grid()).copy_once(Timestamp::now()).await.expect("both are there");
-    // A hundred days later, as the near store's cleaner sees it.
+    // Simulates the near store cleaner after a hundred days.
     clean(&near, now.plus(100 * 86_400), &stats.grid().counts).await;
 
     let (day, years) = (precision(86_400), now.minus(3 * 365 * 86_400)..now);
@@ -189,7 +189,7 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
     assert_eq!(stats.uniques(&[name("/old")], day, last.clone()).await.expect("readable").visitors, 5);
     let both = [name("/new"), name("/old"), name("/none")];
     assert_eq!(stats.uniques(&both, day, last.clone()).await.expect("readable").visitors, 5);
-    // Of counters whose near store would keep days for a month: within that, it is asked alone.
+    // If the near store retains days for a month, it is the only store to be queried for this range.
     let month = Counters::builder(archive.clone()).visitor_precisions(kept([(86_400, 30)]));
     let each = month
         .build()
@@ -243,7 +243,7 @@ async fn where_the_archive_cannot_be_read_visitors_are_of_the_near_store_or_unkn
         let counts = archive.visitor_counts(&names, hour, &ranges).await.expect("the rest can be read");
         (sketches, counts)
     };
-    // Nobody has told what the near store keeps, so the far one may have more.
+    // The near store retention is not known to the archive, so the far store may have more.
     let (sketches, counts) = read().await;
     assert!(sketches.iter().all(|bucket| bucket[0].is_err() && bucket[1].is_ok()), "{sketches:?}");
     assert!(counts[0].iter().all(Result::is_err) && counts[1] == [Ok(1), Ok(1), Ok(1)], "{counts:?}");
@@ -275,7 +275,7 @@ async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
     assert!(samples(&far, "/b", 3600).await.len() >= 57);
     let hints = || stats.health().hints.into_iter().map(|hint| hint.name).collect::<Vec<_>>();
     assert!(hints().contains(&"archive_incomplete"));
-    // Until it can be read, what it names stays where it is.
+    // As long as the list can't be read, its counters must not be removed.
     assert_eq!(copier.copy_once(now.minus(3600)).await.expect("the rest can be read"), Copied::default());
     let settled =
         far.progress(Values::Counts, precision(3600)).await.expect("readable").expect("it was copied");
@@ -283,7 +283,7 @@ async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
 
     server.command(&["RENAME", "aside", &list]);
     copier.copy_once(now.minus(3600)).await.expect("both are there");
-    // At once what has left the near store's retention, and the others as they leave.
+    // Samples past the near store retention are copied immediately, and the rest as they expire.
     let copied = samples(&far, "/a", 3600).await;
     assert!(copied.len() >= 12 && copied[0].0 < now.minus(58 * 3600).as_unix(), "{copied:?}");
     assert!(hints().is_empty(), "{:?}", hints());
@@ -347,7 +347,7 @@ async fn a_copier_whose_clock_is_ahead_takes_no_open_bucket_for_a_closed_one() {
     assert!(
         copied.iter().all(|(start, _)| *start < this_hour) || Timestamp::now().as_unix() >= this_hour + 3600
     );
-    // Another has the lease, and this one leaves the work to it.
+    // Another copier holds the lease, so this copier should not do anything.
     assert_eq!(ask(now).await, Copied::default());
 }
 
@@ -390,7 +390,7 @@ async fn without_the_far_store_hits_count_and_what_the_near_store_has_can_be_rea
     assert_eq!(stats.lifetimes(&home).await.expect("enough is near"), [2]);
     let known = stats.list_counters(None, 10).await.expect("enough is near");
     assert_eq!((known.counters.len(), &*known.unreadable[0].key), (1, "archive"));
-    // What may be there alone is unknown, and not 0.
+    // If a sample may only exist in the far store, it is unknown instead of 0.
     assert!(stats.series_many(&home, day, now.minus(400 * 86_400)..now).await.is_err());
     assert!(copier.copy_once(Timestamp::now()).await.is_err());
     counters.flush().await.expect("nothing of it waits for the archive");

@@ -1,4 +1,4 @@
-//! Months of hits, copies, cleanings, failures and forgotten counters, in any order.
+//! Random histories with months of hits, copies, cleaner passes, failures and forgotten counters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{clean, kept, lifetime, samples, send, sketch};
 use crate::random::Random;
 use crate::support::{name, precision, unix};
 
-/// A far store whose copiers hold no lease, and which fails for a while after some of its calls.
+/// A far store without leases that can be made to fail for some calls.
 #[derive(Clone, Debug, Default)]
 struct Far {
     inner: MemoryStore,
@@ -49,7 +49,7 @@ impl ArchiveStore for Far {
     }
 
     fn time(&self) -> Answer<'_, Timestamp> {
-        // Later than what was forgotten in this second: here days pass in it.
+        // This must be later than counters forgotten in this second, because days pass within a second here.
         Box::pin(async { Ok(Timestamp::now().plus(2)) })
     }
 
@@ -78,7 +78,7 @@ impl ArchiveStore for Far {
 const NAMES: [&str; 3] = ["/", "/about", "hits"];
 const HOURS: u64 = 20;
 const DAYS: u64 = 6;
-/// The longest time without a copy, in hours.
+/// Maximum time between copies, in hours.
 const PAUSE: u64 = 10;
 
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ struct World {
     copiers: [Copier; 2],
     grid: Arc<Grid>,
     model: BTreeMap<&'static str, Counted>,
-    /// When everything was copied last.
+    /// Time of the latest complete copy.
     copied: Timestamp,
 }
 
@@ -126,7 +126,7 @@ impl World {
             8 if self.random.among(0..10) == 0 => self.forget().await,
             _ => drop(self.copy().await),
         }
-        // No failure is longer than what the near store waits for.
+        // Failures must not be longer than the near store waits for a copy.
         if self.now > self.copied.plus(PAUSE * 3600) {
             self.far.fails.store(false, Ordering::Relaxed);
             self.copy().await.expect("nothing fails");
@@ -161,7 +161,8 @@ impl World {
         counted.lifetime += count;
         let cell = Cell { counter: name(counter), start: at, finest: precision(finest), count };
         let mut sketches = Vec::new();
-        // Sketches expire and do not wait: those of a bucket that is not copied again soon may be too late for it.
+        // Sketches expire without waiting for a copy, so a sketch may be too late if the bucket will not be
+        // copied soon.
         if late < 2 * 3600 {
             let mut raised = Sketch::new();
             raised.insert(VisitorKey::new([3; 16]).visitor(&[&self.random.among(0..1 << 40).to_le_bytes()]));
@@ -186,7 +187,7 @@ impl World {
         self.check(counter).await;
     }
 
-    /// Compares everything that was ever counted with what both stores have together.
+    /// Compares all recorded counts with the combined contents of both stores.
     async fn check(&self, counter: &'static str) {
         let nothing = Counted::default();
         let counted = self.model.get(counter).unwrap_or(&nothing);
@@ -221,7 +222,7 @@ async fn in_any_order_of_events_every_bucket_that_was_ever_counted_can_be_read()
             world.check(counter).await;
         }
         world.check_visitors().await;
-        // The near store did not keep it all.
+        // The near store should not have retained everything.
         let near = samples(&world.near, "/", 3600).await.len();
         assert!(near <= 2 * usize::try_from(HOURS).expect("small") + 60, "{near}");
     }

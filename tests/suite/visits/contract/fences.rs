@@ -1,4 +1,4 @@
-//! Two batches under one writer and sequence never pass for each other.
+//! Two batches with the same writer and sequence must never be confused.
 
 use counter_core::stores::{Shard, WriterId};
 use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness, Write};
@@ -17,12 +17,13 @@ stores::on! {
     }
 }
 
-/// One of two processes that cut batches of the same writer: the second one found a copy of the spool of the first.
+/// A process that cuts batches for a writer shared with another process, because this process started from a
+/// copied spool.
 #[derive(Debug)]
 struct Cutter {
     writer: WriterId,
     incarnation: u64,
-    /// The last batch that was acknowledged.
+    /// Sequence of the latest acknowledged batch.
     last: u64,
     is_refused: bool,
 }
@@ -32,7 +33,7 @@ impl Cutter {
         Self { writer, incarnation, last, is_refused: false }
     }
 
-    /// Returns the batch with this sequence, whose contents no other batch has.
+    /// Returns the batch with this sequence. The contents are unique to the batch.
     fn cut(&self, sequence: u64) -> Batch {
         let cells = vec![cell(&self.counter(sequence), T, 1, 1)];
         cut_by(self.incarnation, batch(self.writer, sequence, cells))
@@ -58,7 +59,7 @@ async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store
     for _ in 0..6 {
         let writer = WriterId::random();
         let mut cutters = vec![Cutter::of(writer, 1, 0)];
-        // The batches that were sent, by cutter and sequence, and whether one of the attempts was acknowledged.
+        // Sent batches as cutter, sequence and acknowledgement (whether any attempt was acknowledged).
         let mut sent: Vec<(usize, u64, bool)> = Vec::new();
         for step in 0..20 {
             if step == 5 {
@@ -87,7 +88,7 @@ async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store
             let expected = u64::from(is_acknowledged || was_acknowledged);
             assert_eq!(count, expected, "seed {seed}: {cutter:?}, batch {sequence}: {outcome:?}");
             sent[at].2 |= is_acknowledged;
-            // The answer to every fourth batch is lost.
+            // A quarter of the replies are lost.
             if sequence == cutter.last + 1 && random.among(0..4) > 0 {
                 cutter.last += u64::from(is_acknowledged);
                 cutter.is_refused |= matches!(outcome, ApplyOutcome::Conflict { .. });
@@ -126,7 +127,7 @@ async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
     assert!(is_applied(&one.cut(1)).await && is_applied(&other.cut(2)).await);
     assert!(matches!(apply(&store, &one.cut(2)).await, ApplyOutcome::Conflict { .. }));
 
-    // No batch is applied or acknowledged without a fence.
+    // Without a fence, a batch must not be applied or acknowledged.
     evict();
     for batch in [one.cut(2), other.cut(2), other.cut(3)] {
         let found = StoredFence::default();
@@ -134,7 +135,7 @@ async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
     }
     assert_eq!(counts().await, [1, 1, 0, 0]);
 
-    // The one whose batch is in the store creates the fence again: the other batch stays in conflict.
+    // If the process with the stored batch recreates the fence, the other batch stays in conflict.
     let witness = store.witness(Shard::default(), writer).await.expect("the store is there");
     assert!(witness.as_ref().is_some_and(|witness| witness.listed), "{witness:?}");
     assert!(is_applied(&opening(&other, 2, witness.clone())).await);
@@ -142,7 +143,7 @@ async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
     assert!(is_applied(&other.cut(3)).await);
     assert_eq!(counts().await, [1, 1, 0, 1]);
 
-    // The one whose batch is not in the store creates it: the batch is applied, and the other one stays as it is.
+    // If the other process recreates the fence, this batch is applied, and the stored batch is not affected.
     evict();
     assert!(is_applied(&opening(&one, 1, witness)).await);
     assert!(is_applied(&one.cut(2)).await);

@@ -1,11 +1,11 @@
--- Removes copies that differ from the rows, and their leases, unless the version of a copy is larger.
+-- Removes copies that differ from the rows, and their leases, unless the copy has a larger version.
 --
--- KEYS  scratch (see apply.lua), then for each row: its entity's copy and lease
--- ARGV  for each row: field, version, '<value> <version>'
+-- - KEYS: scratch (see apply.lua), then for each row: copy and lease of the entity
+-- - ARGV: for each row: field, version, '<value> <version>'
 --
--- Returns how many copies were removed, and the newer ones: for each the index of its row and '<value> <version>'.
+-- Returns the number of removed copies, and the newer copies as row index and '<value> <version>'.
 --
--- A version is compared as a double, as in update.lua.
+-- Versions are compared as doubles, like in update.lua.
 
 local removed, newer, at = 0, {}, 1
 for key = 2, #KEYS, 2 do

@@ -1,13 +1,13 @@
--- Looks for copies of entities, and grants the caller leases for those that are not warm.
+-- Looks up copies of entities, and grants leases for those that are not warm.
 --
--- KEYS  scratch (see apply.lua), then for each entity: its copy, its lease
--- ARGV  token, milliseconds the lease lives, then the fields
+-- - KEYS: scratch (see apply.lua), then for each entity: copy and lease
+-- - ARGV: token, lease TTL in milliseconds, then the fields
 --
--- Returns for each entity the texts '<value> <version>' of all fields, or 'cold', or 'leased'.
+-- Returns for each entity either the strings '<value> <version>' of all fields, or 'cold', or 'leased'.
 
 local function warm(copy)
   local found = redis.pcall('HMGET', copy, unpack(ARGV, 3))
-  -- A key of another type is no copy.
+  -- Ignore keys of a different type.
   if found.err then
     return nil
   end

@@ -1,10 +1,10 @@
--- Keeps copies of entities for which the lease is still valid, and ends it.
+-- Stores copies of entities if their lease is still valid, and ends the lease.
 --
--- KEYS  scratch (see apply.lua), then for each entity: its copy, its lease
--- ARGV  token, then for each entity: milliseconds the copy lives, n, then n times: field, '<value> <version>'
+-- - KEYS: scratch (see apply.lua), then for each entity: copy and lease
+-- - ARGV: token, then for each entity: copy TTL in milliseconds, n, then n times: field, '<value> <version>'
 --
--- Returns how many were kept. A lease that is still valid means that no change was reported since it was taken,
--- so what was read under it is the latest, and replaces whatever there is.
+-- Returns the number of stored copies. If the lease is still valid, no changes were reported since it was
+-- granted, so the rows are current and replace the old copy.
 
 local kept, at = 0, 2
 for key = 2, #KEYS, 2 do

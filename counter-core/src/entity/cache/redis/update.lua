@@ -1,9 +1,9 @@
--- Tells of rows that have changed: ends the leases, and brings the copies that are there up to date.
+-- Reports changed rows: ends the leases, and updates existing copies.
 --
--- KEYS  scratch (see apply.lua), then for each row: its entity's copy and lease
--- ARGV  for each row: field, version, '<value> <version>'
+-- - KEYS: scratch (see apply.lua), then for each row: copy and lease of the entity
+-- - ARGV: for each row: field, version, '<value> <version>'
 --
--- A version is compared as a double, exact up to 2^53 writes of one row; a value never is one.
+-- Versions are compared as doubles, which are exact up to 2^53 writes per row. Values are never converted.
 
 local at = 1
 for key = 2, #KEYS, 2 do

@@ -1,4 +1,4 @@
-//! Copies of entities by transactions, one entity after another, for servers that refuse scripts.
+//! Entity copies with a transaction per entity, for servers that reject scripts.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::entity::id::EntityId;
 use crate::error::Error;
 use crate::redis::{Client, Command, Connection, Queue, args, has_code, unavailable};
 
-/// The number of attempts of a caller that others keep overtaking.
+/// Maximum number of attempts when other clients modify the copy.
 const ATTEMPTS: usize = 20;
 
 pub(super) async fn read(
@@ -19,7 +19,8 @@ pub(super) async fn read(
     fields: &[&'static str],
     lease: EntityLease,
 ) -> Result<Vec<EntityFound>, Error> {
-    // Without a transaction: it is enough that the lease is taken before the rows are read.
+    // We don't need a transaction here, because it is sufficient to acquire the lease before the rows are
+    // read.
     let mut found = Vec::new();
     for Item { copy, lease: key, .. } in &part.items {
         let names = fields.iter().map(|name| Value::from(*name));
@@ -105,15 +106,16 @@ fn version(text: &str) -> u64 {
     text.split_once(' ').and_then(|(_, version)| version.parse().ok()).unwrap_or_default()
 }
 
-/// The state that must not have changed when the commands are executed.
+/// Watched state that must not change until the commands are executed.
 struct Seen {
     lease: Option<String>,
-    /// True if there is a copy.
+    /// True if a copy exists.
     copy: bool,
     field: Option<String>,
 }
 
-/// Executes the commands that `decide` derives from the copy and the lease; returns the number of commands.
+/// Executes the commands that `decide` returns for the current copy and lease. Returns the number of
+/// commands.
 async fn attempt<T>(
     client: &Client,
     item: &Item<'_, T>,
@@ -140,7 +142,7 @@ async fn attempt_at<T>(
     let lease = transaction.call("GET", args([&item.lease])).await?;
     let found = transaction.call("HGET", args([&item.copy, field])).await;
     let (copy, field) = match found {
-        // A key of another type is not a copy.
+        // Ignore keys of a different type.
         Err(error) if has_code(&error, "WRONGTYPE") => (false, None),
         found => {
             let there: i64 = transaction.call("EXISTS", args([&item.copy])).await?;

@@ -1,4 +1,4 @@
-//! Comparison of the values of a counter in both stores.
+//! Compares the values of a counter in both stores.
 
 use std::ops::RangeInclusive;
 
@@ -6,13 +6,13 @@ use super::reading::CounterReading;
 use super::value::Value;
 use crate::time::Timestamp;
 
-/// The result of a comparison of a counter.
+/// The result of comparing a counter.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The number of values in at least one of the stores.
+    /// Number of values in at least one of the stores.
     pub(super) compared: u64,
     pub(super) unreadable: u64,
-    /// Values that are not the same in the near and the far store.
+    /// Values that differ, as pairs of the near and the far value.
     pub(super) different: Vec<(Timestamp, [Value; 2])>,
 }
 

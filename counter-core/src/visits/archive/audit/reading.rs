@@ -1,4 +1,4 @@
-//! Readings of one store for an audit.
+//! Reads a store for an audit.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use crate::visits;
 use crate::visits::archive::listed::sketches;
 use crate::visits::store::{BinReading, Store, Values};
 
-/// Values that a store has of a page, by counter.
+/// The values of a page in a store, by counter.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) counters: Vec<CounterReading>,
-    /// The number of buckets that were read.
+    /// Number of buckets actually read.
     pub(super) buckets: usize,
 }
 
-/// Values that a store has of a counter, by the start of their bucket, ascending.
+/// The values of a counter in a store, ordered by bucket start.
 #[derive(Debug, Default)]
 pub(super) struct CounterReading {
     pub(super) values: Vec<(Timestamp, Value)>,
-    /// Buckets that cannot be read.
+    /// Unreadable buckets.
     pub(super) unknown: Vec<Timestamp>,
     pub(super) unreadable: u64,
 }
 
-/// The number of buckets whose distributions are compared together: up to about 10 MB per page.
+/// Number of buckets for which to compare distributions at a time: up to about 10 MB for a page.
 const BIN_BUCKETS: usize = 4;
 
 impl Reading {
@@ -115,7 +115,7 @@ impl Reading {
     }
 }
 
-/// Returns the range from the first to the last start.
+/// Returns the range that contains all starts.
 fn range(starts: &[Timestamp]) -> Range<Timestamp> {
     let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
     range.unwrap_or(Timestamp::MIN..Timestamp::MIN)

@@ -1,9 +1,9 @@
-//! Values of buckets as an audit compares them.
+//! Bucket values to be compared in an audit.
 
 use crate::sketch::Sketch;
 use crate::visits::store::{Bins, count_of};
 
-/// The value of a bucket in one store.
+/// The value of a bucket in a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Count(u64),
@@ -12,7 +12,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Returns whether the other value includes hits that this one does not.
+    /// Returns `true` if the other value includes hits that are missing in this value.
     pub(super) fn lacks(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Count(this), Self::Count(other)) => this < other,
@@ -24,7 +24,7 @@ impl Value {
         }
     }
 
-    /// Returns the empty value of the same kind.
+    /// Returns an empty value of the same kind.
     pub(super) fn nothing(&self) -> Self {
         match self {
             Self::Count(_) => Self::Count(0),
@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// Returns the number that reports show.
+    /// Returns the number to show in reports.
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Count(count) => *count,

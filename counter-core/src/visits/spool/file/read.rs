@@ -1,4 +1,4 @@
-//! Reading the file of another process.
+//! Reads a leftover file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use crate::visits::spool::origin::Origin;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::{Incarnation, Witness};
 
-/// The number of rows per read, of up to 1 MiB each.
+/// Number of rows to read at a time, of up to 1 MiB each.
 const PAGE_OF_ROWS: i64 = 16;
-/// The maximum length of a row to read, in bytes. The longest written row has 16 chunks of 64 KiB.
+/// Maximum row length to read, in bytes. The longest row that we write has 16 chunks of 64 KiB.
 const LONGEST: usize = 16 << 20;
 
-/// The contents of a file that a process left.
+/// The contents of a leftover file.
 pub(crate) struct Found {
     pub(crate) grid: Arc<Grid>,
-    /// The time since the last write.
+    /// Time since the latest write.
     pub(crate) silence: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
     pub(crate) origin: Origin,
 }
 
-/// The remaining rows of one shard.
+/// The remaining rows of a shard.
 pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
     /// The process that wrote the pending hits.
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
-    /// The batches, by sequence.
+    /// Batches, by sequence.
     pub(crate) batches: Vec<(u64, Incarnation, Content)>,
-    /// Hits that were not in a batch yet.
+    /// Hits that are not in a batch yet.
     pub(crate) waiting: Option<Waiting>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn read(
     bytes: u64,
 ) -> Result<Found, Unread> {
     if is_unwritten(connection).await? {
-        // The process ended before its first write.
+        // The process ended before the first write.
         let (grid, origin) = (Arc::default(), Origin::default());
         return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
     }
@@ -95,7 +95,7 @@ pub(super) async fn read(
     })
 }
 
-/// Returns whether nothing was written into the file; fails if it is not the file of a spool, or of an unknown format.
+/// Returns `true` if the file is empty. Fails if this is not a spool file, or if the format is unknown.
 async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, Unread> {
     let application = answered(number(connection, "PRAGMA application_id")).await?;
     let format = answered(number(connection, "PRAGMA user_version")).await?;
@@ -114,7 +114,7 @@ async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, Unread>
     Ok(false)
 }
 
-/// Reads the rows of one shard, given its row in the table `lane`.
+/// Reads the rows of a shard, given the row in the `lane` table.
 async fn read_lane(
     connection: &mut SqliteConnection,
     row: &SqliteRow,
@@ -127,7 +127,7 @@ async fn read_lane(
     let writer: Vec<u8> = row.try_get(1)?;
     let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
     let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-    // Only the witness shows that the fence was created.
+    // If a witness exists, the fence was created.
     let witness = Witness { data, writers, listed: true, evicts: false };
     let witness = Some(witness).filter(|_| is_known);
     let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());
@@ -153,7 +153,7 @@ async fn read_rows(
         }
         for row in rows {
             let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
-            // The first batch of a writer is empty.
+            // The first batch of a writer is always empty.
             let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
             if !is_sound || content.len() > LONGEST {
                 return Err(Unread::damaged("a row that is not what was written"));
@@ -163,7 +163,7 @@ async fn read_rows(
             at = (sequence, row.try_get(4)?);
             let sequence = sequence.cast_unsigned();
             if row.try_get(1)? {
-                // Pending hits under an earlier sequence are in batches now.
+                // Pending hits with an earlier sequence are already in batches.
                 waiting.take_if(|earlier| earlier.sequence < sequence);
                 waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
             } else {

@@ -1,4 +1,4 @@
-//! Writing the rows of a spool.
+//! Writes the rows of a spool.
 
 use sqlx::{Connection, QueryBuilder, Sqlite, SqliteConnection};
 use tokio::task::yield_now;
@@ -11,12 +11,12 @@ use crate::visits::pending::JournalEntry;
 use crate::visits::spool::content::{checksum, encode};
 use crate::visits::store::Incarnation;
 
-/// The maximum number of samples in a row of pending hits. Few large rows are faster than many small ones.
+/// Maximum number of samples in a row of pending hits. Large rows are faster than many small rows.
 const SAMPLES: usize = 16_000;
-/// The number of rows per statement.
+/// Number of rows to insert in a statement.
 const ROWS: usize = 100;
 
-/// The rows to write for one shard, as bytes.
+/// The encoded rows to write for a shard.
 pub(crate) struct Rows {
     pub(crate) entry: JournalEntry,
     parts: Vec<Part>,
@@ -31,8 +31,8 @@ struct Part {
 }
 
 impl Rows {
-    /// Creates the rows of an entry; `names` are the names of pending counters by number. Yields to other tasks, because there
-    /// may be many rows after an outage.
+    /// Creates the rows of an entry; `names` contains the names of pending counters by number. This yields to
+    /// other tasks, because an outage can lead to a large number of rows.
     pub(crate) fn of<'a>(
         mut entry: JournalEntry,
         names: &'a [CounterName],
@@ -65,7 +65,7 @@ impl Rows {
     }
 }
 
-/// Writes the rows of some shards atomically.
+/// Writes the rows atomically.
 pub(crate) fn write<'a>(
     connection: &'a mut SqliteConnection,
     rows: &'a [Rows],
@@ -109,10 +109,10 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
     sqlx::query("UPDATE spool SET written = ?").bind(now()).execute(&mut *transaction).await?;
     transaction.commit().await?;
     if rows.iter().any(|rows| rows.entry.is_whole) {
-        // Releases the pages of a long outage.
+        // Releases pages that were needed in a long outage.
         sqlx::query("PRAGMA incremental_vacuum").execute(&mut *connection).await?;
-        // Earlier rows may belong to a previous writer, whose fence would not mark them as outdated, so they must not return
-        // even after a power failure. A checkpoint is synced.
+        // Earlier rows may belong to a previous writer, whose fence would not mark them as outdated. So they
+        // must not reappear, even after a power failure. A checkpoint is synced.
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(connection).await?;
     }
     Ok(())

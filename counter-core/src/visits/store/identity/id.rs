@@ -3,10 +3,10 @@ use std::str::FromStr;
 
 use crate::family::writer::WriterId;
 
-/// The random id of a store, which the first process creates and the store keeps beside the counts.
+/// The random id of a store. It is created by the first process, and stored with the counts.
 ///
-/// A store that loses all of its data gets another id. A copy of a store, such as a replica or a restored snapshot, has
-/// the same one. As text, an id is 32 hexadecimal digits.
+/// A store that lost all of its data will get a new id. A copy of a store, such as a replica or a restored
+/// snapshot, has the same id. An id is formatted as 32 hexadecimal digits.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -24,7 +24,7 @@ use crate::family::writer::WriterId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(WriterId);
 
-/// The error of a text that is not a [`StoreId`].
+/// The error returned when a [`StoreId`] can't be parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreIdError;

@@ -3,23 +3,24 @@ use std::num::NonZeroU32;
 
 use crate::time::{Grid, Precision, Precisions, Retention};
 
-/// A difference between the grid of these counters and the one that the store keeps.
+/// A difference between the configured grid and the stored grid.
 ///
-/// What was counted in other buckets is not read, so a wrong grid hides it; and a cleaner removes what is older than its
-/// own retention. Use the grid of the store ([`Builder::grid_of_store`](crate::Builder::grid_of_store)), or replace it
+/// A wrong grid will hide the counts in buckets that it doesn't contain, and a cleaner will remove counts
+/// according to its own retention. You should either use the stored grid
+/// ([`Builder::grid_of_store`](crate::Builder::grid_of_store)) or replace it
 /// ([`Counters::change_grid`](crate::Counters::change_grid)).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GridMismatch {
-    /// The grid that the store keeps.
+    /// The grid in the store.
     pub stored: Grid,
-    /// The grid of these counters.
+    /// The configured grid.
     pub configured: Grid,
 }
 
 impl GridMismatch {
-    /// Compares the grid that a store keeps with that of counters. Distributions matter only if both have some: counters
-    /// without them measure nothing.
+    /// Compares the stored grid to the configured grid. Distributions are only compared if both grids have
+    /// them, because counters without distributions do not measure anything.
     pub(crate) fn between(stored: &Grid, configured: &Grid) -> Option<Self> {
         let measures = match (&stored.distributions, &configured.distributions) {
             (Some(stored), Some(configured)) => stored == configured,
@@ -29,7 +30,7 @@ impl GridMismatch {
         (!agree).then(|| Self { stored: stored.clone(), configured: configured.clone() })
     }
 
-    /// Returns the sets of both grids, by what they are for.
+    /// Returns the named sets from both grids.
     fn sets(&self) -> [(&'static str, Option<(&Precisions, &Precisions)>); 3] {
         let Self { stored, configured } = self;
         let distributions = stored.distributions.as_ref().zip(configured.distributions.as_ref());
@@ -61,7 +62,7 @@ impl std::error::Error for GridMismatch {}
 
 crate::log::debug::debug_in_full!(GridMismatch);
 
-/// Lists the precisions of one set that another one does not have in the same way.
+/// Lists the precisions of a set which are missing from `other`, or have a different retention.
 fn only_in(set: &Precisions, other: &Precisions) -> String {
     let only = set.iter().filter(|kept| other.retention(kept.precision) != Some(*kept));
     let listed: Vec<_> = only.map(|kept| format!("{} samples of {}", kept.samples, kept.precision)).collect();
@@ -82,7 +83,7 @@ pub(crate) fn write(grid: &Grid, text: &mut String) {
     }
 }
 
-/// Reads a set that [`write`] has written, such as `60:120,3600:2880`.
+/// Parses a set written by [`write`], such as `60:120,3600:2880`.
 pub(crate) fn precisions(text: &str) -> Option<Precisions> {
     let retention = |text: &str| {
         let (precision, samples) = text.split_once(':')?;

@@ -2,18 +2,18 @@ use std::sync::Mutex;
 
 use super::record::{Seen, StoreRecord};
 
-/// The store that answered this process last.
+/// The last store that responded to this process.
 #[derive(Debug, Default)]
 pub(crate) struct KnownStore(Mutex<Option<(StoreRecord, Seen)>>);
 
 impl KnownStore {
-    /// Notes the record of the store, read at this time of its clock; returns what was known before.
+    /// Updates the record, with the store clock when it was read. Returns the previous record.
     pub(crate) fn note(&self, record: StoreRecord, seen: Seen) -> Option<StoreRecord> {
         let before = self.0.lock().expect("nothing panics under this lock").replace((record, seen));
         before.map(|(record, _)| record)
     }
 
-    /// Returns when the store was last seen.
+    /// Returns when we last read from the store.
     #[cfg(feature = "spool")]
     pub(crate) fn seen(&self) -> Option<Seen> {
         self.0.lock().expect("nothing panics under this lock").as_ref().map(|(_, seen)| *seen)

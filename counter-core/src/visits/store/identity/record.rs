@@ -9,44 +9,44 @@ use crate::error::{Error, ErrorKind};
 use crate::time::{Grid, Timestamp};
 use crate::visits::store::Store;
 
-/// The name of the document.
+/// Document name.
 const NAME: &str = "store";
 
-/// The number of stores that are remembered of each relation; the oldest are dropped.
+/// Maximum number of restored stores, and of copied stores, that we remember. The oldest will be dropped.
 #[cfg(any(feature = "archive", feature = "dump"))]
 const MAX_STORES: usize = 500;
 
-/// The content of the document, as lines of a word and its values.
+/// The contents of the document. A line is a keyword with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreRecord {
     pub(crate) id: StoreId,
-    /// The time at which the id was created, by the store's clock.
+    /// The creation time of the id, by the store clock.
     pub(crate) created: Timestamp,
     pub(crate) grid: Option<Grid>,
-    /// The stores whose counts were restored into this one, each with the dump that they came from.
+    /// Stores restored into this store, with the id of the dump.
     pub(crate) restored: Vec<(StoreId, String)>,
-    /// The stores whose counts were copied into this one as their archive.
+    /// Stores for which this store is the archive.
     pub(crate) copied: Vec<Seen>,
-    /// The kind of the last of these.
+    /// The kind of the last copied store.
     pub(crate) copied_kind: String,
-    /// Lines that a newer version has written.
+    /// Lines written by newer versions.
     rest: Vec<String>,
 }
 
-/// A store that was in use at a time of its own clock.
+/// A store that was in use at a given time of the store clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) id: StoreId,
     pub(crate) at: Timestamp,
 }
 
-/// Reads the record of a store, and creates it if there is none; `None` if the store keeps no documents, or refuses to
-/// read them. The time is that of the store's clock.
+/// Reads the record of a store with the store clock, creating the record if needed. Returns `None` if the
+/// store does not support documents, or refuses to read them.
 pub(crate) async fn read(store: &dyn Store) -> Result<Option<(StoreRecord, Timestamp)>, Error> {
     update(store, |_, _| ()).await
 }
 
-/// Changes the record of a store: see [`read`].
+/// Updates the record of a store. See [`read`].
 pub(crate) async fn update(
     store: &dyn Store,
     mut change: impl FnMut(&mut StoreRecord, Timestamp) + Send,
@@ -54,7 +54,7 @@ pub(crate) async fn update(
     let Some(documents) = store.documents() else { return Ok(None) };
     let update = |document: Result<Document, Error>| {
         let document = match document {
-            // A user without the rights, or a key of another program.
+            // Either the user is missing permissions, or the key belongs to another program.
             Err(error) if *error.kind() == ErrorKind::Refused => return Ok((None, None)),
             document => document?,
         };
@@ -74,9 +74,9 @@ pub(crate) async fn update(
     updated.ok_or_else(|| Error::new(ErrorKind::Unavailable).caused_by(lost))
 }
 
-/// Returns whether a store may hold what `seen` stores held: it is one of them, or it was created after the last time
-/// that one of them was in use, as a store is that lost all of its data. Clocks may differ by
-/// [`Health::CLOCK_SKEW_BOUND`](crate::Health::CLOCK_SKEW_BOUND).
+/// Returns whether a store can be the successor of the given stores. This is the case if it is one of them,
+/// or if it was created after all of them were last in use, as happens when a store loses all of its data.
+/// Clocks may differ by up to [`Health::CLOCK_SKEW_BOUND`](crate::Health::CLOCK_SKEW_BOUND).
 #[cfg(any(feature = "archive", feature = "spool", test))]
 pub(crate) fn follows(record: &StoreRecord, seen: &[Seen]) -> bool {
     let last = seen.iter().map(|seen| seen.at).max();
@@ -98,7 +98,8 @@ impl StoreRecord {
         }
     }
 
-    /// Keeps the grid of counters, unless another one is kept already. Distributions are added to a grid that has none.
+    /// Stores the configured grid, unless it already has a grid. If the stored grid doesn't have
+    /// distributions, they will be added.
     pub(crate) fn keep_grid(&mut self, own: &Grid) {
         match &mut self.grid {
             None => self.grid = Some(own.clone()),
@@ -107,32 +108,32 @@ impl StoreRecord {
         }
     }
 
-    /// Compares the grid of the store, if it keeps one, with that of counters.
+    /// Compares the stored grid, if any, to the configured grid.
     pub(crate) fn mismatch(&self, own: &Grid) -> Option<GridMismatch> {
         GridMismatch::between(self.grid.as_ref()?, own)
     }
 
-    /// Returns all stores whose counts are in this one, itself first.
+    /// Returns the ids of all stores whose counts are in this store, starting with the store itself.
     #[cfg(any(feature = "archive", feature = "dump"))]
     pub(crate) fn contained(&self) -> impl Iterator<Item = StoreId> {
         let others = self.restored.iter().map(|(id, _)| *id).chain(self.copied.iter().map(|seen| seen.id));
         [self.id].into_iter().chain(others)
     }
 
-    /// Returns whether these are the counts of this store, or were copied into it.
+    /// Returns whether counts of the given store were counted here, or have been copied into this store.
     #[cfg(feature = "dump")]
     pub(crate) fn counted(&self, id: StoreId) -> bool {
         self.id == id || self.copied.iter().any(|seen| seen.id == id)
     }
 
-    /// Returns the dump, other than this one, from which counts of a store were restored.
+    /// Returns the dump from which the given store was restored, if it was a different dump.
     #[cfg(feature = "dump")]
     pub(crate) fn other_dump(&self, id: StoreId, dump: &str) -> Option<String> {
         let earlier = self.restored.iter().find(|(other, earlier)| *other == id && earlier != dump);
         earlier.map(|(_, earlier)| earlier.clone())
     }
 
-    /// Returns why a store of this kind cannot be copied into this one, if it cannot.
+    /// Returns the reason if the given store, which is of this kind, can't be copied into this store.
     #[cfg(feature = "archive")]
     pub(crate) fn refuses_copies_of(&self, near: &Self, kind: &str) -> Option<String> {
         if self.id == near.id {
@@ -150,7 +151,7 @@ impl StoreRecord {
         ))
     }
 
-    /// Notes that counts of a store were restored from a dump.
+    /// Records that a store was restored from a dump.
     #[cfg(feature = "dump")]
     pub(crate) fn restore(&mut self, id: StoreId, dump: &str) {
         if !self.restored.iter().any(|(other, _)| *other == id) {
@@ -160,7 +161,7 @@ impl StoreRecord {
         }
     }
 
-    /// Notes that a store of this kind was copied at this time.
+    /// Records that a store of this kind was copied at this time.
     #[cfg(feature = "archive")]
     pub(crate) fn copy(&mut self, seen: Seen, kind: &str) {
         self.copied.retain(|other| other.id != seen.id);
@@ -190,7 +191,7 @@ impl StoreRecord {
         text
     }
 
-    /// Reads what [`to_text`](Self::to_text) has written; `None` if there is no id.
+    /// Parses the output of [`to_text`](Self::to_text). Returns `None` if there is not an id.
     fn parse(content: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(content).ok()?;
         let (mut record, mut has_id) = (Self::new(Timestamp::MIN), false);

@@ -9,7 +9,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
 
-/// Memory of an archive beside the values.
+/// The state of an archive, in addition to its values.
 #[derive(Debug, Default)]
 pub(crate) struct Archived {
     holder: Option<(WriterId, Timestamp)>,
@@ -17,7 +17,7 @@ pub(crate) struct Archived {
     forgotten: HashMap<CounterName, Timestamp>,
 }
 
-/// The time for which a page may be on its way, in seconds.
+/// How long a page can be in flight, in seconds.
 const REMEMBERED: u64 = 86_400;
 
 impl Archived {

@@ -1,10 +1,10 @@
--- Walks over known counters and puts those that other programs wrote under the cleaner's care.
+-- Scans known counters, and adds those written by other programs to the cleaning schedule.
 --
--- KEYS  known, due, scratch (see apply.lua)
--- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
---       samples of other widths, then pairs: precision, samples
+-- - KEYS: known, due, scratch (see apply.lua)
+-- - ARGV: lower bound of the scan, number of members to scan, budget of fields to read, prefix of counts,
+--   default samples, then pairs of precision and samples
 --
--- Returns the member to go on after, or '' at the end.
+-- Returns the member to continue after, or '' when done.
 
 local samples = {}
 for at = 6, #ARGV, 2 do

@@ -1,35 +1,43 @@
--- Applies a batch once.
+-- Applies a batch exactly once.
 --
--- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
---       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
---       writers, forgotten, sources, sources-due
--- ARGV  sequence, after, writer, for a source "ever" or the seconds for which it is kept, and for a process lines: its
---       incarnation, and if `after` is 0 a random mark, and perhaps what must be shown: "listed" or "", and two marks,
---       "hits", or "samples" for no lifetimes, or "lifetimes" for no buckets of counts,
---       prefix of counts, prefix of visitors,
---       in one word: precision and samples, a line for each           (counts)
---       in one word: precision and samples, a line for each           (visitors)
---       n, then n times: start, finest, in one word the cells: counter and count, a line for each
---       in one word the visitors: counter, start, finest, and e or d with a number of bytes, a line for each
---       those bytes in one word: elements of eight (e), or a dense value (d)
---       if there are bins: prefix of distributions,
---       in one word: precision and samples, a line for each           (distributions)
---       in one word the bins: counter, start, finest, and bins and counts with a blank after each, a line for each
+-- KEYS:
+-- - fence, known, due
+-- - scratch, which never exists between scripts. If a cluster is moving this slot to another node, the script
+--   will thus fail with TRYAGAIN or ASK before it has done anything.
+-- - total, writers, forgotten, sources, sources-due
 --
--- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
--- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`. If it is
--- beyond the last precision, the count has expired: it is added to the lifetime only.
--- The fence of a process is `sequence:incarnation:since`: the number of its last batch, which must have reached `after`,
--- who cut that batch, and the last number of the incarnation before. An `after` of 0 creates the fence, and with a number
--- after the first only where there is none. The fence of a source is a position and must be at `after` exactly, since
--- another reader may have cut elsewhere.
--- Returns {'applied', remarks, time}, {'gap', fence, time} or {'conflict', fence, time}; `remarks` is a text of
--- '<part><index>:<reason>,'.
+-- ARGV:
+-- - sequence, after, writer
+-- - for a source, "ever" or the retention in seconds. For a process, these lines: incarnation, then if
+--   `after` is 0 a random mark, then optionally the expected witness, i.e. "listed" or "", and two marks.
+-- - "hits", or "samples" to skip lifetimes, or "lifetimes" to skip the buckets of counts
+-- - prefix of counts, prefix of visitors
+-- - precisions of counts: a line with the precision and a line with the samples
+-- - precisions of visitors, in the same format
+-- - number of groups, then for each group: start, finest, and the cells as a line with the counter and a line
+--   with the count
+-- - visitors, as lines: counter, start, finest, then `e` or `d` followed by a number of bytes
+-- - these bytes: elements of eight bytes (e), or a dense value (d)
+-- - if there are bins: prefix of distributions, and precisions of distributions in the same format
+-- - bins, as lines: counter, start, finest, then bins and counts, with a space after each
 --
--- Redis does not roll back: the fence comes first, and every write after it may fail alone, so that a
--- key that always fails cannot make a retry count the others twice.
+-- A precision is a width, or `width@offset` if buckets are shifted by this number of seconds. `finest` is the
+-- index of the finest precision that retains the cell, like all coarser precisions. If it is past the last
+-- precision, the count has expired and will only be added to the lifetime.
 --
--- Fences have no expiry, or they would be the first that a server short of memory evicts.
+-- The fence of a process is `sequence:incarnation:since`, i.e. the number of the last batch, which must be at
+-- least `after`, the incarnation that created this batch, and the last number of the previous incarnation. An
+-- `after` of 0 creates the fence. If the sequence is above 1, this requires that there is no fence. The fence
+-- of a source is a position which must be equal to `after`, because another reader could have split the
+-- records at different positions.
+--
+-- Returns {'applied', remarks, time}, {'gap', fence, time} or {'conflict', fence, time}. `remarks` consists
+-- of entries like '<part><index>:<reason>,'.
+--
+-- Redis does not roll back. We therefore write the fence before anything else, and allow any later write to
+-- fail, so that a key that always fails can't cause a retry to count the other keys twice.
+--
+-- Fences must not have an expiry, because a server under memory pressure would evict them before other keys.
 
 local time = tonumber(redis.call('TIME')[1])
 local stored = redis.pcall('GET', KEYS[1]) or '0'
@@ -78,7 +86,7 @@ if is_opening then
       return {'gap', '0', time}
     end
   end
-  -- The marks by which a fence that is lost is told from data that are lost.
+  -- The marks to distinguish a lost fence from lost data.
   for _, entry in ipairs({{KEYS[5], '', mark}, {KEYS[6], '', mark}, {KEYS[6], ARGV[3], ''}}) do
     local reply = redis.pcall('HSETNX', unpack(entry))
     if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -92,7 +100,7 @@ if not is_source then
 end
 redis.call('SET', KEYS[1], fence)
 
--- A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
+-- A process with a clock further ahead than this (25 hours, in seconds) would write to future buckets.
 local AHEAD = 90000
 
 local at = 8
@@ -123,7 +131,8 @@ local function try(part, ...)
 end
 
 if is_source then
-  -- After the fence: a copy that is ahead of a fence that was refused would pass for it.
+  -- This must follow the fence: if the fence could not be written, a copy ahead of it would be mistaken for
+  -- the fence.
   try('i0', 'HSET', KEYS[8], ARGV[3], ARGV[1])
   if ARGV[4] == 'ever' then
     try('i0', 'ZREM', KEYS[9], ARGV[3])
@@ -151,12 +160,12 @@ if ARGV[5] == 'lifetimes' then
 end
 
 local function bounds(start, precision)
-  -- The beginning of time cuts the first bucket.
+  -- The first bucket can be cut off by the Unix epoch.
   local first = math.max(start - (start - precision.offset) % precision.width, 0)
   return string.format('%.0f', first), string.format('%.0f', first + precision.width * precision.samples)
 end
 
--- Of the buckets that are new, for two commands in the place of two for each bucket.
+-- We collect the entries for new buckets, to send two commands instead of two for each bucket.
 local known, due = {}, {}
 local function enter()
   if #known > 0 then
@@ -166,8 +175,8 @@ local function enter()
   end
 end
 
--- Cells of the same start. To take a word apart costs no more here than to be sent its parts, and each word
--- costs the client hundreds of instructions. No name has a line break in it.
+-- Groups of cells with the same start. Splitting an argument here is as cheap as receiving it in parts, while
+-- each argument costs hundreds of instructions in the client. Names can't contain line breaks.
 local groups, cells, every, refusals = {}, 0, '', {}
 for n = 1, tonumber(take()) do
   local group = {name = n .. ' ', start = tonumber(take()), finest = tonumber(take()), cell = cells}
@@ -186,8 +195,8 @@ for n = 1, tonumber(take()) do
   cells = cells + size / 2
 end
 
--- What some groups add to each counter, and the cells that this is of: a flush is nearly always of two
--- seconds, which have all but one bucket in common, so the sum is kept for the precisions that follow.
+-- Sums the counts of some groups by counter, along with the cells. A flush usually covers two seconds which
+-- have all but one bucket in common, so we cache the sums for the following precisions.
 local sums = {}
 local function sum(some, name)
   if sums[name] then
@@ -198,7 +207,7 @@ local function sum(some, name)
     for n = 0, #group / 2 - 1 do
       local counter, text = group[2 * n + 1], group[2 * n + 2]
       local count, entry = tonumber(text), latest[counter]
-      -- Beyond 2^53 numbers are not exact here, so there each count goes by itself.
+      -- Numbers above 2^53 are not exact in Lua, so we need to add these counts individually.
       if entry and entry.count + count < 2 ^ 53 then
         entry.count = entry.count + count
         entry.text = nil
@@ -238,12 +247,12 @@ for place, precision in ipairs(counts) do
   for _, bucket in ipairs(order) do
     for _, entry in ipairs(sum(bucket, bucket.name)) do
       local reply = pcall('HINCRBY', key .. entry.counter, bucket.first, entry.text)
-      -- The sum is the count when the bucket is new; when it is not, the index does not change.
+      -- If the reply is equal to the count, the bucket is new. Otherwise, the index doesn't change.
       if reply == entry.count then
         local size = #known
         known[size + 1], known[size + 2] = '0', prefix .. entry.counter
         due[size + 1], due[size + 2] = bucket.expiry, prefix .. entry.counter
-        -- `unpack` has an end, at 8,000.
+        -- `unpack` is limited to about 8,000 values.
         if size > 2000 then
           enter()
         end
@@ -257,8 +266,9 @@ for place, precision in ipairs(counts) do
   end
 end
 
--- The lifetime counts what at least one bucket took, and what no precision keeps any more. Of a counter that was forgotten every writer is told
--- once, for it has sent visitors that are gone.
+-- Hits are added to the lifetime if at least one bucket accepted them, or if they are past retention in all
+-- precisions. If a counter was forgotten, each writer must be notified, because the visitors it already sent
+-- have been deleted.
 local some_forgotten = redis.pcall('HLEN', KEYS[7])
 some_forgotten = type(some_forgotten) == 'number' and some_forgotten > 0
 local new_values = {}
@@ -282,7 +292,7 @@ local function total(counter, count, text, cell)
   end
 end
 if ARGV[5] == 'samples' then
-  -- The lifetimes stay.
+  -- Lifetimes don't change.
 elseif next(refusals) then
   for _, group in ipairs(groups) do
     for n = 0, #group / 2 - 1 do
@@ -298,8 +308,8 @@ else
   end
 end
 enter()
--- The lifetime of a label's value goes with its last sample (see clean.lua), so it does not begin with hits that no
--- precision keeps.
+-- The lifetime of a label value is removed with its last sample (see clean.lua), so it must not be created by
+-- expired hits.
 for _, value in ipairs(new_values) do
   if not redis.call('ZSCORE', KEYS[2], counts[#counts].text .. ':' .. value) then
     redis.pcall('HDEL', KEYS[5], value)
@@ -332,7 +342,7 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
     else
       try(part, 'PFADD', key, unpack(elements))
     end
-    -- The same instant at every attempt, so nothing has to tell whether it is set.
+    -- A retry will set the same expiry, so we can always set it.
     try(part, 'EXPIREAT', key, expiry)
   end
   index, from = index + 1, last + 1
@@ -366,7 +376,7 @@ for part, reason in pairs(remarks) do
 end
 local text = table.concat(list)
 if text ~= '' then
-  -- A resend whose first reply was lost must hear of it too.
+  -- We need to store the remarks for a retry, in case the reply is lost.
   redis.call('SET', KEYS[1], fence .. ' ' .. text)
 end
 return {'applied', text, time}

@@ -1,4 +1,4 @@
-//! A batch as a call of `apply.lua`, and its answer.
+//! Encodes a batch as a call of `apply.lua`, and decodes the reply.
 
 use super::RedisVisits;
 use super::keys::Keys;
@@ -70,7 +70,7 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
 }
 
 fn cells(call: &mut Call, batch: &Batch) {
-    // Nearly all cells of a batch are of the same second.
+    // The cells of a batch are mostly from the same second.
     let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
     call.number(groups().count());
     for cells in groups() {
@@ -125,7 +125,7 @@ fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
     }
 }
 
-/// Adds the mark of a store that has no data yet, and what the store has to show.
+/// Adds a mark for an empty store, and the expected witness.
 fn opening(call: &mut Call, witness: Option<&Witness>) {
     call.line(&WriterId::random().to_string());
     if let Some(witness) = witness {
@@ -143,7 +143,7 @@ fn precisions(call: &mut Call, set: &Precisions) {
     call.end();
 }
 
-/// Returns the index of a precision as Lua counts, from 1.
+/// Returns the 1-based index of a precision.
 fn place(set: &Precisions, finest: Precision) -> u64 {
     1 + set.iter().take_while(|kept| kept.precision < finest).count() as u64
 }

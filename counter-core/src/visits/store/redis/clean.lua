@@ -1,17 +1,19 @@
--- Removes samples that left retention, of the counters whose turn it is, up to a budget of work.
+-- Removes samples past retention from counters that are due, within a work budget.
 --
--- KEYS  known, due, scratch (see apply.lua), sources, sources-due, total
--- ARGV  now, budget, prefix of counts, prefix of sources, samples of other widths, then pairs: precision, samples
+-- - KEYS: known, due, scratch (see apply.lua), sources, sources-due, total
+-- - ARGV: now, budget, prefix of counts, prefix of sources, default samples, then pairs of precision and
+--   samples
 --
 -- Returns {samples removed, counters removed, 1 if more is due}.
 --
--- The score of a member in `due` is when its oldest sample leaves retention, so the starts to delete
--- follow from arithmetic. Where there are more of them than fields, or they would leave more fields
--- than are kept (another retention was at work here), the fields are read instead, and the score
--- becomes exact again. So it does where nothing was found to remove: a counter with few hits is not
--- looked at again before it has something to lose.
+-- The score of a member in `due` is when the oldest sample will be past retention, so we can compute the
+-- starts to delete. If there are more starts than fields, or if too many fields would remain (because another
+-- retention was used before), we read all fields instead, which also corrects the score. We do the same if
+-- there was nothing to remove, so that a counter with few hits will not be due until a sample has actually
+-- expired.
 
--- The clock of one instance may be ahead, and must not take from the others what they keep.
+-- If the clock of an instance is ahead, it must not remove samples that are still retained by other
+-- instances.
 local time = tonumber(redis.call('TIME')[1])
 local now, budget = math.min(tonumber(ARGV[1]), time), tonumber(ARGV[2])
 local samples, precisions = {}, {}
@@ -25,7 +27,7 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
--- Sources whose life is over, by this clock alone: 100 in a call.
+-- Removes up to 100 sources with an expired life, only by the server clock.
 local ended = redis.pcall('ZRANGEBYSCORE', KEYS[5], '-inf', number(time), 'LIMIT', 0, 100)
 if #ended > 0 then
   local positions = {}
@@ -38,8 +40,8 @@ if #ended > 0 then
   budget = budget - 3 * #ended
 end
 
--- By precision, found once for all of its counters: starts up to `last` go. Buckets begin by `offset` seconds
--- after the multiples of their width.
+-- Limits by precision, shared by all counters. Starts up to `last` are expired. Bucket starts are shifted by
+-- `offset` seconds.
 local limits = {}
 local function limit_of(precision)
   if precision and not limits[precision] then
@@ -54,7 +56,7 @@ local function limit_of(precision)
   return limits[precision or '']
 end
 
--- All fields that are old, and the start of the first that is not.
+-- Returns all expired fields, and the oldest start to keep.
 local function read(key, limit)
   local old, next = {}, nil
   local fields = redis.call('HKEYS', key)
@@ -66,7 +68,7 @@ local function read(key, limit)
       next = start
     end
   end
-  -- To read one costs a quarter of what it costs to remove one.
+  -- Reading a field costs about a quarter of removing it.
   budget = budget - #fields / 4
   return old, next or limit.last + limit.width
 end
@@ -76,7 +78,8 @@ local function remove(key, fields)
   return #fields > 0 and redis.call('HDEL', key, unpack(fields)) or 0
 end
 
--- Removes the lifetime of a label's value with its last sample: values come from outside, and would accumulate.
+-- Removes the lifetime of a label value with its last sample. Clients can send any value, so these would
+-- accumulate.
 local function forget_value(name)
   if not name or string.sub(name, 1, 6) ~= 'label:' then
     return
@@ -90,13 +93,13 @@ local function forget_value(name)
   redis.pcall('HDEL', KEYS[6], name)
 end
 
--- Returns the new score, if the member is still to be cleaned.
+-- Returns the new score, or nil if the member is done.
 local function clean(member, score)
   local limit = limit_of(string.match(member, '^(%d+@?%d*):'))
   local key = ARGV[3] .. member
   local size = limit and redis.pcall('HLEN', key)
   if type(size) ~= 'number' then
-    -- Not a hash, so not ours to clean.
+    -- This key is not a hash, so it is not ours to clean.
     redis.call('ZREM', KEYS[2], member)
     return nil
   end
@@ -138,7 +141,7 @@ while budget > 0 do
   if #due == 0 then
     return {removed, forgotten, #ended == 100 and 1 or 0}
   end
-  -- Entered together: one command is cheaper than forty.
+  -- A single ZADD is cheaper than forty.
   local scores = {}
   for at = 1, #due, 2 do
     budget = budget - 10

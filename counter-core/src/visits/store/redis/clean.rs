@@ -7,9 +7,9 @@ use crate::redis::Call;
 use crate::time::{Precisions, SAMPLES, Timestamp};
 use crate::visits::store::write::Cleaned;
 
-/// The number of fields that one call touches: about 1 ms of the server's time.
+/// Number of fields to process in a call, which takes the server about 1 ms.
 const BUDGET: u32 = 1000;
-/// The number of members that one step of the walk looks at, and of fields of those that are new: 1 ms each.
+/// Number of members to scan in a step, and number of fields to read from new members. Each takes about 1 ms.
 const STEP: u32 = 1000;
 const STEP_FIELDS: u32 = 5000;
 
@@ -48,8 +48,8 @@ pub(crate) async fn adopt(
     Ok(cursor_of(&last))
 }
 
-/// Returns where to continue after this member; `None` after the last. A member that is not text is followed
-/// by the next text after all those that begin as it does.
+/// Returns the cursor to continue after this member, or `None` if done. If the member is not valid UTF-8, the
+/// scan will continue after all strings with the same valid prefix.
 fn cursor_of(last: &[u8]) -> Option<String> {
     match str::from_utf8(last) {
         Ok(last) => Some(last.to_owned()).filter(|last| !last.is_empty()),

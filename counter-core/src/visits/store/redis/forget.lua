@@ -1,9 +1,10 @@
--- Forgets a counter in one step, so that its lifetime never differs from its samples.
+-- Forgets a counter in a single step, so that its lifetime is always consistent with its samples.
 --
--- KEYS  scratch (see apply.lua), forgotten, total, known, due, then the keys of buckets
--- ARGV  counter, expiry of the list of forgotten counters in seconds from now, then the members of known and due
+-- - KEYS: scratch (see apply.lua), forgotten, total, known, due, then the keys of buckets
+-- - ARGV: counter, seconds until the list of forgotten counters expires, then the members of known and due
 --
--- The write that can be refused for lack of memory comes first: if it fails, nothing was done.
+-- The only write that may be rejected due to lack of memory is done before all deletions. If it fails,
+-- nothing has changed.
 
 redis.call('HINCRBY', KEYS[2], ARGV[1], 1)
 redis.call('EXPIREAT', KEYS[2], string.format('%.0f', redis.call('TIME')[1] + ARGV[2]))

@@ -8,19 +8,21 @@ use crate::family::name::CounterName;
 use crate::redis::{Call, Command, Queue, args, explain, unavailable};
 use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
 
-/// Number of keys that one command deletes.
+/// Number of keys to delete in a command.
 const KEYS: usize = 500;
-/// Number of the latest buckets of each precision that are deleted together with the lifetime. Older ones are deleted
-/// before it: there may be millions, and no writer adds to them unless it was without a connection for that long.
+/// Number of recent buckets in each precision that are deleted atomically with the lifetime. Older buckets
+/// are deleted beforehand, as there can be millions of them, and a writer would only add to them after having
+/// been disconnected for that long.
 const LATEST_BUCKETS: usize = 500;
-/// Seconds for which writers are told of a forgotten counter, 40 days: longer than a bucket of visitors lasts.
+/// How long writers will be notified about a forgotten counter, in seconds. 40 days is longer than a visitor
+/// bucket is retained.
 const TOLD: u64 = 40 * 86_400;
 
-/// What is removed in one step.
+/// Keys and members to remove in a single step.
 struct Doomed {
-    /// The keys of buckets.
+    /// Keys of buckets.
     keys: Vec<String>,
-    /// The members of the lists of known and of due counters.
+    /// Members in the lists of known and due counters.
     members: Vec<String>,
 }
 
@@ -42,7 +44,7 @@ pub(crate) async fn forget(
     for kept in grid.distributions.iter().flat_map(Precisions::iter) {
         delete_older(store, keys, kept, now, &mut doomed, |bucket| keys.bins(counter, bucket)).await?;
     }
-    // Last, since it makes writers send the visitors of their open buckets again.
+    // This must be done last, because it causes writers to resend the visitors of open buckets.
     let by_script = by_script(store, keys, counter, &doomed);
     store.client.scripted(by_script, by_transaction(store, keys, counter, &doomed)).await
 }
@@ -93,8 +95,7 @@ async fn by_transaction(
     }
 }
 
-/// Deletes the keys of the buckets that are kept, except for the latest, which it adds to those that are removed in one
-/// step.
+/// Deletes the keys of retained buckets, except for recent buckets, which are added to `removal` instead.
 async fn delete_older(
     store: &RedisVisits,
     keys: &Keys,

@@ -1,4 +1,4 @@
-//! Entries in Redis under the keys of visits that are something else.
+//! Foreign entries found in the keys of visits.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use crate::redis::answer_of;
 use crate::time::Timestamp;
 use crate::visits::store::reading::Unreadable;
 
-/// The number of keys that are reported in the log.
+/// Maximum number of keys to log.
 const TOLD: usize = 1000;
 
-/// The number of characters of a foreign text that are repeated in a message.
+/// Maximum number of characters to quote from a foreign value.
 const REPEATED: usize = 60;
 
-/// The entries found in one key, while it is read, that do not belong there.
+/// The foreign entries found while reading a key.
 #[derive(Debug, Default)]
 pub(crate) struct Junk {
     first: Option<String>,
@@ -24,12 +24,12 @@ pub(crate) struct Junk {
     buckets: Vec<Timestamp>,
 }
 
-/// The keys that were reported in the log: each once, since pages are read every second.
+/// Keys that have already been logged. We only log a key once, because pages are read every second.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<HashSet<String>>);
 
 impl Junk {
-    /// Adds a field or member that does not belong there, and the reason.
+    /// Adds a foreign field or member.
     pub(crate) fn add(&mut self, what: &Value, why: &str) {
         match self.first {
             None => self.first = Some(format!("{} {why}", repeat(what))),
@@ -37,13 +37,13 @@ impl Junk {
         }
     }
 
-    /// Adds a bucket whose count is not a number.
+    /// Adds a bucket with an invalid count.
     pub(crate) fn add_bucket(&mut self, start: Timestamp, count: &Value) {
         self.add(count, &format!("in the field \"{start}\" is no count"));
         self.buckets.push(start);
     }
 
-    /// Returns everything that was found, or `None`.
+    /// Returns the entries, or `None` if there aren't any.
     pub(crate) fn found(mut self, key: &str) -> Option<Unreadable> {
         let mut reason = self.first?;
         if self.more > 0 {
@@ -55,13 +55,13 @@ impl Junk {
 }
 
 impl Told {
-    /// Reports a key that cannot be read in the log, unless it was reported before.
+    /// Logs a key that can't be read, unless it has been logged before.
     pub(crate) fn tell(&self, unreadable: &Unreadable) {
         let is_new = {
             let mut told = self.0.lock().expect("nothing panics under this lock");
             told.len() < TOLD && !told.contains(&unreadable.key) && told.insert(unreadable.key.clone())
         };
-        // Not under the lock: a subscriber may panic.
+        // This must not happen under the lock, because a subscriber could panic.
         if is_new {
             let Unreadable { key, reason, .. } = unreadable;
             tracing::warn!(key, reason, "what is under this key cannot be read and is left out");
@@ -69,12 +69,12 @@ impl Told {
     }
 }
 
-/// Describes a whole key that the server says is something else.
+/// Describes a key which was rejected by the server.
 pub(crate) fn wrong_key(key: &str, error: &Error) -> Unreadable {
     Unreadable::new(key, answer_of(error).map_or_else(|| error.to_string(), str::to_owned))
 }
 
-/// Returns a foreign text in a form that fits in one line.
+/// Formats a foreign value to fit on a line.
 fn repeat(value: &Value) -> String {
     let text = value.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
     let short: String = text.chars().take(REPEATED).collect();

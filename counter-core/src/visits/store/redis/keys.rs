@@ -5,28 +5,27 @@ use crate::redis::Prefix;
 use crate::time::{Bucket, Precision};
 use crate::visits::store::fence::{Fence, FenceKind};
 
-/// The names of the keys of one shard: the layout of visits in Redis.
+/// Key names of a shard, which define the layout of visits in Redis.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// Sorted set, score 0: members `{precision}:{counter}`.
+    /// Sorted set with score 0 and members `{precision}:{counter}`.
     pub(crate) known: String,
-    /// Sorted set: the same members, with the time at which the oldest sample of each leaves retention as the
-    /// score.
+    /// Sorted set with the same members. The score is when the oldest sample will be past retention.
     pub(crate) due: String,
-    /// Hash: counter to everything that it ever counted.
+    /// Hash from counter to lifetime.
     pub(crate) total: String,
-    /// Hash: the writers that have a fence, and what the cleaner last saw of it. The field without a name is
-    /// the mark of [`Witness`](crate::visits::Witness); `total` has one as well.
+    /// Hash from writer to the fence last seen by the cleaner. The empty field is the mark for the
+    /// [`Witness`](crate::visits::Witness). `total` has a mark as well.
     pub(crate) writers: String,
-    /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, with the last of these
-    /// times that a writer was told of.
+    /// Hash from forgotten counter to how often it was forgotten, and from `{counter}\n{writer}` to the last
+    /// of these numbers that was sent to the writer.
     pub(crate) forgotten: String,
-    /// Hash: source to position: a copy of each fence, so that no key that is evicted or deleted alone makes a
-    /// source begin again.
+    /// Hash from source to position. This is a copy of each fence, so that a source doesn't start over if
+    /// just the fence is evicted or deleted.
     pub(crate) sources: String,
-    /// Sorted set: the sources that are not kept for ever, with the time at which each is forgotten.
+    /// Sorted set of sources that are not retained forever. The score is the expiry.
     pub(crate) sources_due: String,
-    /// A key that holds a dense sketch within one script, for PFMERGE to read.
+    /// A key for a dense sketch, as input to PFMERGE. It only exists during a script.
     pub(crate) scratch: String,
     prefix: String,
 }
@@ -46,7 +45,8 @@ impl Keys {
         }
     }
 
-    /// String: the last sequence of a process or the position of a source, and the remarks on that batch.
+    /// String with the last sequence of a process, or the position of a source, and the remarks on this
+    /// batch.
     pub(crate) fn fence(&self, Fence { writer, kind, .. }: Fence) -> String {
         match kind {
             FenceKind::Process { .. } => self.fence_of(writer),
@@ -54,52 +54,52 @@ impl Keys {
         }
     }
 
-    /// The position of a source.
+    /// Position of a source.
     pub(crate) fn source_of(&self, source: impl fmt::Display) -> String {
         format!("{}{source}", self.source())
     }
 
-    /// The prefix of the positions of sources.
+    /// Prefix for source positions.
     pub(crate) fn source(&self) -> String {
         format!("{}source:", self.prefix)
     }
 
-    /// The fence of a process.
+    /// Fence of a process.
     pub(crate) fn fence_of(&self, writer: impl fmt::Display) -> String {
         format!("{}fence:{writer}", self.prefix)
     }
 
-    /// The prefix of the keys of counts, which `{precision}:{counter}` follows.
+    /// Prefix for counts, followed by `{precision}:{counter}`.
     pub(crate) fn counts(&self) -> String {
         format!("{}count:", self.prefix)
     }
 
-    /// Hash: bucket start to count.
+    /// Hash from bucket start to count.
     pub(crate) fn count(&self, precision: Precision, counter: &CounterName) -> String {
         format!("{}count:{precision}:{counter}", self.prefix)
     }
 
-    /// The prefix of the keys of visitors, which `{precision}:{counter}:{start}` follows.
+    /// Prefix for visitors, followed by `{precision}:{counter}:{start}`.
     pub(crate) fn uniques(&self) -> String {
         format!("{}unique:", self.prefix)
     }
 
-    /// HyperLogLog: the visitors of one bucket.
+    /// HyperLogLog with the visitors of a bucket.
     pub(crate) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
-    /// The prefix of the keys of distributions, which `{precision}:{counter}:{start}` follows.
+    /// Prefix for distributions, followed by `{precision}:{counter}:{start}`.
     pub(crate) fn distributions(&self) -> String {
         format!("{}bins:", self.prefix)
     }
 
-    /// Hash: bin to count, of the distributions of one bucket.
+    /// Hash from bin to count, for the distributions in a bucket.
     pub(crate) fn bins(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}bins:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
-    /// String: the 16 bytes of an epoch's salt.
+    /// String with the 16-byte salt of an epoch.
     pub(crate) fn salt(&self, epoch: Bucket) -> String {
         format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)
     }

@@ -1,4 +1,4 @@
-//! Reading from Redis: one exchange with each shard.
+//! Reads from Redis, in a single round trip to each shard.
 
 pub(super) mod samples;
 pub(super) mod visitors;
@@ -14,7 +14,7 @@ use crate::visits::store::reading::Unreadable;
 
 type Each<T> = Vec<Result<T, Unreadable>>;
 
-/// Parses the bytes in place: a table of counters has hundreds of thousands of them.
+/// Parses the bytes in place, because a table of counters can contain hundreds of thousands of numbers.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(digits) => digits.parse().ok(),

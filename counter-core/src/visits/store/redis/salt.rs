@@ -16,10 +16,10 @@ pub(crate) async fn salt(
     let bytes = Bytes::copy_from_slice(&candidate);
     let offer: Vec<Value> =
         vec![(&key).into(), bytes.into(), "NX".into(), "EXAT".into(), expiry.to_string().into()];
-    // Two commands, since SET with NX and GET together needs Redis 7.
+    // We need two commands, because combining NX and GET in a single SET requires Redis 7.
     let _: Value = store.client.call("SET", &key, offer).await?;
     let kept: Option<Bytes> = store.client.call("GET", &key, vec![(&key).into()]).await?;
-    // Nothing is kept for an epoch that is over.
+    // The salt of a past epoch is not stored.
     let Some(kept) = kept else { return Ok(candidate) };
     kept.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
 }

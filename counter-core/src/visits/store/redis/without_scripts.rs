@@ -1,8 +1,11 @@
-//! Visits by transactions, with the same promises, for servers that refuse scripts.
+//! Visits via transactions, with the same guarantees, for servers that don't permit scripts.
 //!
-//! A batch costs five more exchanges, and each bucket three commands instead of one. Three things differ from
-//! the scripts: counters that other programs wrote are not adopted by the cleaner; the list of keys that
-//! refused a batch is lost if the answer is lost; and a lifetime total includes hits that all keys refused.
+//! A batch takes five more round trips, and each bucket takes three commands instead of one. There are three
+//! differences to the scripts:
+//!
+//! - Counters written by other programs are not adopted by the cleaner.
+//! - If the reply is lost, the list of keys that rejected the batch is lost as well.
+//! - Lifetimes include hits that were rejected by all keys.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +28,9 @@ use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
 use crate::visits::store::write::Cleaned;
 
-/// The number of counters that are cleaned in one call.
+/// Maximum number of counters to clean in a call.
 const MEMBERS: usize = 20;
-/// The number of sources that are forgotten in one call.
+/// Maximum number of sources to remove in a call.
 const SOURCES: usize = 20;
 
 pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
@@ -45,12 +48,13 @@ async fn apply_at(
     batch: &Batch,
 ) -> Result<ApplyOutcome, Error> {
     let transaction = server.watch(fence).await?;
-    // Before the fence is read: a peer that answers nonsense to this could pass for a server without the fence.
+    // We need to do this before reading the fence. Otherwise, a peer with an invalid reply might be mistaken
+    // for a server with no fence.
     let sent = Timestamp::now();
     let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
     let stored = text(&transaction, "GET", args([fence])).await?.unwrap_or_default();
-    // Where scripts were permitted before, one has written its remarks after the fence.
+    // If the server used to permit scripts, the fence can be followed by remarks.
     let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
     let kept: StoredFence = found.parse().unwrap_or_default();
     let writer = batch.fence.writer.to_string();
@@ -71,8 +75,8 @@ async fn apply_at(
         transaction.abandon().await?;
         return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
     }
-    // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
-    // and nothing is done here.
+    // If an abandoned attempt to send this batch has been applied after all, the fence has changed, and this
+    // will do nothing.
     let next = batch.fence.applied_to(found).to_string();
     let mut commands = vec![(Of::Index, ("SET", args([fence, &next])))];
     marks(keys, batch, &next, time, &mut commands);
@@ -86,7 +90,7 @@ async fn apply_at(
     Ok(ApplyOutcome::Applied(remarks_of(batch, ahead, parts.into_iter().zip(answers))))
 }
 
-/// Reads a text; `None` if there is none, or if the key has another type.
+/// Reads a string. Returns `None` if the key is missing or has a different type.
 async fn text(
     transaction: &Transaction<'_>,
     name: &'static str,
@@ -99,7 +103,7 @@ async fn text(
     Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Adds the position of a source, or the marks of a new writer.
+/// Adds the position of a source, or the marks for a new writer.
 fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut Vec<(Of, Command)>) {
     let writer = batch.fence.writer.to_string();
     if let FenceKind::Source { life } = batch.fence.kind {
@@ -119,7 +123,8 @@ fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut
     }
 }
 
-/// Returns the remarks on a batch, given the answer to the command of each part: its integer or the words of its error.
+/// Returns the remarks on a batch, given the reply to each command, i.e. either an integer or an error
+/// message.
 fn remarks_of(
     batch: &Batch,
     ahead: Timestamp,
@@ -149,7 +154,7 @@ fn remarks_of(
     remarks
 }
 
-/// Returns the marks of the server of a transaction.
+/// Reads the marks on the server of this transaction.
 async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
     let mark = async |key: &str, field: &str| -> Result<Option<String>, Error> {
         match transaction.call("HGET", args([key, field])).await {
@@ -162,7 +167,7 @@ async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Resu
     Ok(Witness { data, writers, listed, evicts: false })
 }
 
-/// The part of the batch that a command is for, by index.
+/// The part of the batch that a command belongs to, by index.
 #[derive(Clone, Copy)]
 enum Of {
     Cell(usize),
@@ -184,7 +189,8 @@ fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, 
             commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
             commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
         }
-        // The lifetime of a label's value goes with its last sample, so it does not begin without one.
+        // The lifetime of a label value is removed with its last sample, so it must not be created with no
+        // sample.
         let is_value = cell.counter.label().is_some();
         if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
             let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
@@ -245,7 +251,8 @@ pub(crate) async fn clean(
     kept: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
-    // The clock of one instance may be ahead, and must not take from the others what they keep.
+    // If the clock of an instance is ahead, it must not remove samples that are still retained by other
+    // instances.
     let now = now.min(store.client.time(&keys.due).await?);
     let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
     let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, args(bounds)).await?;
@@ -255,7 +262,7 @@ pub(crate) async fn clean(
         let cleaning = async {
             match str::from_utf8(member) {
                 Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
-                // No counter has such a name.
+                // This can't be the name of a counter.
                 Err(_) => {
                     let args = vec![(&keys.due).into(), member.clone().into()];
                     server.call("ZREM", &keys.due, args).await.map(drop)
@@ -269,7 +276,7 @@ pub(crate) async fn clean(
     Ok(cleaned)
 }
 
-/// Forgets some of the sources whose life is over; returns how many were.
+/// Removes some sources with an expired life. Returns the number of expired sources that it looked at.
 async fn clean_sources(store: &RedisVisits, server: &Connection, keys: &Keys) -> Result<usize, Error> {
     let now = store.client.time(&keys.sources_due).await?.to_string();
     let bounds = [&keys.sources_due, "-inf", &now, "LIMIT", "0", &SOURCES.to_string()];
@@ -281,7 +288,7 @@ async fn clean_sources(store: &RedisVisits, server: &Connection, keys: &Keys) ->
     for source in &ended {
         let source = String::from_utf8_lossy(source);
         let fence = keys.source_of(&source);
-        // A commit in between changes the fence, and then nothing is removed.
+        // If a batch is committed in the meantime, the fence will change, and we won't remove anything.
         let transaction = server.watch(&fence).await?;
         let end: Option<f64> = transaction.call("ZSCORE", args([&keys.sources_due, &source])).await?;
         if end.is_none_or(|end| now.parse().is_ok_and(|now: f64| end > now)) {
@@ -338,7 +345,7 @@ async fn clean_member(
         let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
         commands.push(("ZADD", args([&keys.due, &next.to_string(), member])));
     }
-    // If another client wrote to it meanwhile, it is cleaned at the next pass.
+    // If another client writes to it in the meantime, it will be cleaned in the next pass.
     if transaction.execute(commands).await?.is_some() {
         cleaned.samples += doomed.len() as u64;
         cleaned.counters += u64::from(left.is_empty());
@@ -346,7 +353,7 @@ async fn clean_member(
     Ok(())
 }
 
-/// Returns the counter of a member if it is the value of a label that has no samples of another precision.
+/// Returns the counter of a member, if it is a label value with no samples in other precisions.
 async fn last_of_value<'a>(
     transaction: &mut Transaction<'_>,
     keys: &Keys,

@@ -1,5 +1,5 @@
-//! The list of writers that have a fence: it shows when a fence alone is lost, and keeps the number of
-//! writers bounded.
+//! The list of writers that have a fence. This allows us to detect if only a fence has been lost, and to
+//! limit the number of writers.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
@@ -13,16 +13,17 @@ use crate::redis::has_code;
 use crate::time::Timestamp;
 use crate::visits::store::witness::Witness;
 
-/// The field of the list and of the lifetimes that holds their mark: no counter and no writer has this name.
+/// Field for the mark, both in the list of writers and in the lifetimes. Counters and writers can't have this
+/// name.
 pub(crate) const MARK: &str = "";
-/// The number of writers whose fences are looked at in one exchange.
+/// Number of writers to look at in a round trip.
 const PAGE: &str = "500";
-/// The silence after which a fence is forgotten, and after as long again its writer, in seconds: 30 days. A
-/// writer that comes back begins anew; only for a batch that it had under way can it no longer be told
-/// whether that was applied.
+/// How long a writer must be idle until its fence is removed, and then the writer after the same time, in
+/// seconds (30 days). A writer can still start over, but if it had a batch in flight, we can't find out any
+/// more if this batch was applied.
 const SILENCE: u64 = 30 * 86_400;
 const HOUR: u64 = 3600;
-/// Stands for the sequence of a missing fence.
+/// The sequence of a missing fence.
 const NONE: &str = "0";
 
 pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
@@ -30,7 +31,7 @@ pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId)
     let marks = async |key: &str, fields: &[&str]| -> Result<Vec<Option<String>>, Error> {
         let args = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
         match store.client.call("HMGET", key, args).await {
-            // A key of another type says nothing about the marks, like a missing one.
+            // Like a missing key, a key with a different type doesn't contain any marks.
             Err(error) if has_code(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
             marks => marks,
         }
@@ -41,7 +42,7 @@ pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId)
     Ok(Witness { data, writers, listed: listed.is_some(), evicts: evicts(store, keys).await? })
 }
 
-/// Returns whether the server has evicted keys since it started; `true` where it does not say.
+/// Returns whether the server has evicted keys since it started, or `true` if this is unknown.
 async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
     let stats: Result<String, _> = store.client.call("INFO", &keys.total, vec!["stats".into()]).await;
     match stats {
@@ -51,11 +52,12 @@ async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
     }
 }
 
-/// Forgets writers that were silent for a month, by the server's clock, and notes what the others do.
+/// Removes writers which have been idle for a month by the server clock, and records the activity of other
+/// writers.
 ///
-/// A fence is not deleted but given an expiry, which the next batch of its writer removes: so when a writer
-/// returns, its fence is either there or gone. When a writer without a fence leaves the list, the mark of the
-/// list is removed too, so that a lost fence is not taken for lost data.
+/// We don't delete a fence, but set an expiry, which is cleared by the next batch. If a writer comes back,
+/// its fence is thus either intact or missing. When a writer with no fence is removed from the list, we also
+/// remove the mark of the list, so that a lost fence will not be mistaken for lost data.
 pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
     let keys = store.keys(shard);
     let now = store.client.time(&keys.writers).await?;
@@ -69,7 +71,7 @@ pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
         let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
         let page: Vec<_> = page.into_iter().filter(|(writer, _)| writer != MARK).collect();
         let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence_of(writer)).collect();
-        // A key of another type is read as a missing one, and does not end the walk.
+        // A key with a different type is treated as missing, and must not stop the scan.
         let reads = fences.iter().map(Value::from).collect();
         let stored: Vec<Option<Bytes>> = match fences.is_empty() {
             true => Vec::new(),
@@ -109,7 +111,7 @@ pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
     }
 }
 
-/// Returns what another program may have written, as text.
+/// Converts bytes to text. They can be from another program.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Additions of a batch to the buckets and to the lifetimes of its counters.
+//! Adds the counts of a batch to buckets and lifetimes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,22 +9,22 @@ use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
 
-/// The key of a stored bucket: precision and start.
+/// Precision and start of a stored bucket.
 pub(crate) type Place = (i64, i64);
 
-/// Ids of counters and the amounts to add, in ascending order without duplicates.
+/// Counter ids with the amounts to add, in ascending order with no duplicates.
 pub(crate) type Pairs = Vec<(i64, i64)>;
 
-/// The sums that a batch adds.
+/// The sums to add for a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
-    /// In the order in which buckets are written, so that two batches cannot deadlock.
+    /// In the order in which we write buckets, to avoid deadlocks between batches.
     buckets: BTreeMap<Place, Pairs>,
     totals: Pairs,
 }
 
 impl Additions {
-    /// Adds up the cells of a batch; `None` if a sum overflows.
+    /// Sums the cells of a batch. Returns `None` on overflow.
     pub(crate) fn fold(
         batch: &Batch,
         cells: &[(usize, &Cell)],
@@ -50,7 +50,8 @@ impl Additions {
         Some(additions)
     }
 
-    /// Adds up cells one by one and remarks on those that overflow; `stored` has the current counts of the buckets.
+    /// Sums cells individually, and adds a remark for each cell which would overflow. `stored` contains the
+    /// current counts of the buckets.
     pub(crate) fn fit(
         batch: &Batch,
         cells: &[(usize, &Cell)],
@@ -97,7 +98,7 @@ impl Additions {
         }
     }
 
-    /// Returns the counters whose lifetimes increase.
+    /// Returns the counters with an increasing lifetime.
     pub(crate) fn counters(&self) -> HashSet<i64> {
         self.totals.iter().map(|(id, _)| *id).collect()
     }
@@ -132,8 +133,8 @@ impl Additions {
         for (&(width, bucket), pairs) in &self.buckets {
             let [width, bucket] = [width, bucket].map(Value::Int);
             let values = Value::Pairs(pairs);
-            // The transaction locks the counters, so no row appears between the two statements. If all rows existed, the
-            // list of known counters has their entries.
+            // The counters are locked by this transaction, so rows can't be inserted between these
+            // statements. If all rows exist already, they are also in the list of known counters.
             let found = session.execute(&update, &[values, width, bucket]).await?;
             if found < pairs.len() as u64 {
                 session.execute(&insert, &[width, bucket, values]).await?;
@@ -144,7 +145,7 @@ impl Additions {
     }
 }
 
-/// Reads the current counts of the buckets of a batch.
+/// Reads the current counts of the buckets in a batch.
 pub(crate) async fn stored(
     session: &mut Session,
     dialect: &Dialect,
@@ -175,7 +176,7 @@ pub(crate) async fn stored(
     Ok(stored)
 }
 
-/// Sorts pairs and adds up those of the same counter; `None` if a sum overflows.
+/// Sorts pairs, and merges pairs of the same counter. Returns `None` on overflow.
 fn sum(pairs: &mut Pairs) -> Option<()> {
     pairs.sort_unstable();
     let mut overflows = false;

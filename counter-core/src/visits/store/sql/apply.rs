@@ -1,4 +1,4 @@
-//! Applies a batch in one transaction.
+//! Applies a batch in a transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,14 +13,15 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{AHEAD, ApplyOutcome, Batch, Cell, Part, Remark};
 use crate::visits::store::fence::StoredFence;
 
-/// The time for which writers learn about a forgotten counter, in seconds: 40 days, longer than a bucket of visitors is kept.
+/// How long writers will be notified about a forgotten counter, in seconds. 40 days is longer than a visitor
+/// bucket is retained.
 pub(crate) const TOLD: i64 = 40 * 86_400;
 
 pub(crate) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     store.database.attempt_batch(|| apply_or_fit(store, batch)).await
 }
 
-/// Applies a batch. If a sum overflows, which fails a whole statement, retries cell by cell.
+/// Applies a batch. On overflow, which causes a whole statement to fail, we retry cell by cell.
 async fn apply_or_fit(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
     match apply_once(store, batch, false).await {
         Err(failure) if failure.class() == Some(Class::OutOfRange) => apply_once(store, batch, true).await,
@@ -107,7 +108,7 @@ async fn write(
     bins::write(session, dialect, batch, (&parts, &known), fits, remarks).await
 }
 
-/// Remarks on counters that are new, or were forgotten after this writer had sent their visitors.
+/// Adds remarks for counters that are new, or that were forgotten after this writer sent visitors.
 async fn tell(
     session: &mut Session,
     dialect: &Dialect,

@@ -1,4 +1,4 @@
-//! Absolute values of an archive, and the position up to which they were copied.
+//! Absolute values of an archive, and its copy progress.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -111,7 +111,7 @@ async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
     let mut session = store.database.begin().await?;
     let all: Vec<&str> = page.counters.iter().map(|counter| &**counter).collect();
     let known = names::hold(&mut session, store.database.dialect(), &all).await?;
-    // A counter that was forgotten after it was read stays forgotten.
+    // If a counter was forgotten after being read, it must remain forgotten.
     let is_kept = |known: &Known| known.forgotten == 0 || known.forgotten < unix(page.read);
     let numbers: Vec<_> =
         all.iter().map(|name| known.get(name).filter(|known| is_kept(known)).map(|known| known.id)).collect();
@@ -138,7 +138,7 @@ async fn put_bins(
         let mut rows: Vec<_> = counters.iter().filter_map(of).flatten().collect();
         rows.sort_unstable();
         if page.replaces {
-            // Includes counters that must not have bins.
+            // This includes counters whose bins must be removed.
             let of = |(index, _): &(usize, _)| numbers.get(*index).copied().flatten();
             let mut ids: Vec<_> = counters.iter().filter_map(of).collect();
             ids.sort_unstable();
@@ -218,7 +218,7 @@ async fn put_visitors(
     page: &Page,
     numbers: &[Option<i64>],
 ) -> Result<(), Failure> {
-    // Keeps a sketch that cannot be read; readers report it.
+    // We keep unreadable sketches, which will be reported by readers.
     let mut unreadable = Vec::new();
     for (&start, sketches) in &page.visitors {
         let one = |(index, sketch): (&usize, _)| {

@@ -1,4 +1,4 @@
-//! The distributions of a batch, with one row per bin of a bucket.
+//! The distributions of a batch. They are stored as a row for each bin of a bucket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -16,26 +16,27 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
 use crate::visits::store::reading::{BinReading, Unreadable};
 
-/// The number of rows per write.
+/// Number of rows in a write.
 pub(crate) const ROWS: usize = 5000;
-/// The factors of counter and measure, and the offset of the index, in an encoded key.
+/// The factors for counter and measure, and the index offset, in an encoded key.
 const COUNTER: i64 = 1 << 24;
 const MEASURE: i64 = 1 << 16;
 const ZERO: i64 = 1 << 15;
-/// The number of distributions per read.
+/// Number of distributions in a read.
 const SEARCHED: usize = 1000;
 
-/// The bins of a bucket: its expiry, and the amounts to add by counter and bin.
+/// The bins of a bucket, with its expiry. The amounts to add are grouped by counter and bin.
 #[derive(Debug, Default)]
 struct Sums {
     expiry: i64,
     rows: BTreeMap<(i64, Bin), i64>,
 }
 
-/// Counts of bins, by bucket and counter.
+/// Bin counts by bucket and counter.
 type Stored = HashMap<(Place, i64, Bin), i64>;
 
-/// Adds the bins of a batch. With `fits`, reads the current counts first and remarks on cells that overflow.
+/// Adds the bins of a batch. With `cell_by_cell`, this reads the current counts first, to add remarks for
+/// cells which would overflow.
 pub(crate) async fn write(
     session: &mut Session,
     dialect: &Dialect,
@@ -60,7 +61,7 @@ pub(crate) async fn write(
             read_stored(session, dialect, place, &ids, &mut stored).await?;
         }
     }
-    // In the order in which buckets are written, so that two batches cannot deadlock.
+    // In the order in which we write buckets, to avoid deadlocks between batches.
     let mut buckets = BTreeMap::<Place, Sums>::new();
     for (index, cell) in cells {
         let (id, mut is_refused) = (known[&*cell.counter].id, false);
@@ -93,7 +94,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// Writes rows of a bucket; `hits` is the expression for the new count of an existing row.
+/// Writes rows of a bucket. `hits` is the expression used to update an existing row.
 pub(crate) async fn upsert(
     session: &mut Session,
     dialect: &Dialect,
@@ -102,7 +103,7 @@ pub(crate) async fn upsert(
     rows: &[((i64, Bin), i64)],
     hits: &str,
 ) -> Result<(), Failure> {
-    // One list of numbers is much faster than one value per column and row.
+    // A single list of numbers is much faster than a value for each column and row.
     let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
     let (counter, measure, bin) = (
         format!("(pair.id - pair.id % {COUNTER}) / {COUNTER}"),
@@ -116,7 +117,8 @@ pub(crate) async fn upsert(
     );
     let [width, bucket, expiry] = [width, bucket, expiry].map(Value::Int);
     let text = if dialect.on_conflict {
-        // Most rows exist. For an upsert, PostgreSQL would visit all dead versions of a row.
+        // Usually, the row already exists. In an upsert, PostgreSQL would need to visit all of its dead
+        // versions.
         let such = format!(
             "kept.width = ? AND kept.bucket = ? AND kept.counter = {counter} AND kept.measure = {measure} \
              AND kept.bin = {bin}"
@@ -126,7 +128,7 @@ pub(crate) async fn upsert(
         if session.execute(&text, &[Value::Pairs(&pairs), width, bucket]).await? >= pairs.len() as u64 {
             return Ok(());
         }
-        // The transaction locks the counters, so no row appears between the two statements.
+        // The counters are locked by this transaction, so rows can't be inserted between these statements.
         dialect.insert_new(&format!("access_bins ({columns})"), &new)
     } else {
         let greatest = format!("{}({{old}}, {{new}})", dialect.greatest);
@@ -136,7 +138,7 @@ pub(crate) async fn upsert(
     session.execute(&text, &[width, bucket, expiry, Value::Pairs(&pairs)]).await.map(drop)
 }
 
-/// Encodes a counter, a measure and an index as one number, which the statement decodes.
+/// Encodes counter, measure and index as a number, which will be decoded by the statement.
 fn place_of(counter: i64, bin: Bin) -> i64 {
     counter * COUNTER + bin.measure() as i64 * MEASURE + i64::from(bin.index()) + ZERO
 }
@@ -208,7 +210,7 @@ pub(crate) async fn read(
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
 }
 
-/// Parses a line: a bin, if it is valid, and its count, if it is not negative.
+/// Parses a line into a bin, if it is valid, and its count, if it isn't negative.
 fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
     let mut words = line.split(' ').map(|word| word.parse::<i64>().ok());
     let (measure, index, hits) = (words.next()??, words.next()??, words.next()??);

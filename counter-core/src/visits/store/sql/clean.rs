@@ -6,23 +6,23 @@ use crate::time::expiry_clock::Expired;
 use crate::time::{Precisions, Timestamp};
 use crate::visits::store::write::Cleaned;
 
-/// The maximum number of samples, and of counters, that one call removes per precision.
+/// Maximum number of samples, and of counters, to remove in a call and precision.
 const SAMPLES: i64 = 10_000;
-/// The maximum number of bins that one call removes.
+/// Maximum number of bins to remove in a call.
 const BINS: i64 = 10_000;
-/// The maximum number of sketches that one call removes.
+/// Maximum number of sketches to remove in a call.
 const SKETCHES: i64 = 1000;
 
 pub(crate) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
     let mut cleaned = store.database.attempt(|| clean_once(store, now, kept)).await?;
-    // Also cleans the other families, whose programs may no longer run.
+    // We also clean up for the other families, whose programs may have stopped running.
     cleaned.more |= store.database.delete_expired().await?;
     Ok(cleaned)
 }
 
-/// The key columns of samples and sketches.
+/// Key columns of samples and sketches.
 const KEYS: &str = "width, bucket, counter";
-/// The key columns of bins.
+/// Key columns of bins.
 const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
 
 async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
@@ -46,7 +46,8 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
     Ok(cleaned)
 }
 
-/// Removes samples and counters. Rows are ordered by the starts of buckets, so expired ones are found without a scan.
+/// Removes samples and counters. Rows are ordered by bucket start, so that expired rows can be found without
+/// a scan.
 async fn clean_samples(
     session: &mut Session,
     dialect: &Dialect,
@@ -59,7 +60,7 @@ async fn clean_samples(
     let samples = dialect.delete_some("access_sample", KEYS, such, SAMPLES);
     let such = "width = ? AND latest > ? AND latest < ?";
     let known = dialect.delete_some("access_known", "width, counter", such, SAMPLES);
-    // Takes one index lookup per precision.
+    // This takes an index lookup for each precision.
     let next = "SELECT MIN(width) FROM access_sample WHERE width > ?";
     while let Some(found) = single(session, next, &[Value::Int(width)]).await? {
         width = found;
@@ -69,7 +70,8 @@ async fn clean_samples(
         let counters = session.execute(&known, &values).await?;
         cleaned.counters += counters;
         let most = SAMPLES.unsigned_abs();
-        // Samples are last, because a precision without samples would not be found again.
+        // Samples must be removed last, because we would not find the precision again if there were no
+        // samples left.
         let deleted = match counters < most {
             true => session.execute(&samples, &values).await?,
             false => 0,
@@ -83,12 +85,12 @@ async fn clean_samples(
     Ok(())
 }
 
-/// Returns the exclusive lower bound of the starts of expired buckets.
+/// Returns the exclusive lower bound for the starts of expired buckets.
 pub(crate) fn after(expired: Expired) -> i64 {
     expired.begin_after.map_or(-1, unix)
 }
 
-/// Returns the single number of a result, if there is one.
+/// Returns the number in a result with a single value, if there is one.
 pub(crate) async fn single(
     session: &mut Session,
     text: &str,

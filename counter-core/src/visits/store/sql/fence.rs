@@ -11,26 +11,27 @@ use crate::visits::store::remarks::{decode, encode};
 use crate::visits::store::witness::Witness;
 use crate::visits::store::write::REMEMBERED;
 
-/// The number of writers that are removed per call.
+/// Number of writers to remove in a call.
 const PAGE: i64 = 1000;
 
-/// The maximum lifetime of a source that expires, in seconds: beyond the last timestamp.
+/// Maximum life of a source that expires, in seconds. This is after the last timestamp.
 const FAR: i64 = 1 << 40;
 
-/// The marks, and the fence of a writer. The row of a fence that a transaction has inserted has the sequence 0 until the batch
-/// is applied.
+/// Selects the marks, and the fence of a writer. When a transaction has inserted a fence, the sequence is 0
+/// until the batch is applied.
 const WITNESS: &str = "SELECT name, value FROM access_meta \
     UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
 
-/// A fence as found in the store.
+/// A stored fence.
 pub(crate) struct Found {
     pub(crate) fence: StoredFence,
     pub(crate) remarks: Vec<Remark>,
-    /// The time by the database's clock.
+    /// The database clock.
     pub(crate) time: Timestamp,
 }
 
-/// Reads a fence and locks it until the transaction ends, so another attempt to send the same batch waits here.
+/// Reads a fence, and locks it until the transaction ends, so that other attempts to send this batch will
+/// block here.
 pub(crate) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
     let writer = fence.writer.to_string();
     let kind = i64::from(fence.is_source());
@@ -52,14 +53,14 @@ pub(crate) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence)
     Ok(Found { fence, remarks, time: at(row.int(2)?) })
 }
 
-/// Writes the marks that distinguish a lost fence from lost data, with the batch that creates a fence.
+/// Writes the marks used to distinguish a lost fence from lost data. This is done when a fence is created.
 pub(crate) async fn mark(session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
     let mark = WriterId::random().to_string();
     let text = dialect.insert_new("access_meta (name, value)", "VALUES ('data', ?), ('writers', ?)");
     session.execute(&text, &[Value::Text(&mark), Value::Text(&mark)]).await.map(drop)
 }
 
-/// Replaces the fence `found` by that of a batch.
+/// Replaces the stored fence `found`.
 pub(crate) async fn advance(
     session: &mut Session,
     fence: Fence,
@@ -70,7 +71,7 @@ pub(crate) async fn advance(
         FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
         _ => None,
     };
-    // Limited to the last timestamp; NULL never expires.
+    // The expiry is limited to the last timestamp. NULL never expires.
     let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
     let text = format!(
         "UPDATE access_fence SET sequence = ?, incarnation = ?, since = ?, remarks = ?, expiry = {expiry} \
@@ -84,7 +85,7 @@ pub(crate) async fn advance(
     session.execute(&text, &values).await.map(drop)
 }
 
-/// Reads the marks in one snapshot.
+/// Reads the marks in a consistent snapshot.
 pub(crate) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
     let writer = writer.to_string();
     of_rows(&store.database.fetch(WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
@@ -109,7 +110,7 @@ fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
     Ok(witness)
 }
 
-/// Removes some sources that have expired at the trusted time; returns whether there may be more.
+/// Removes some sources that have expired by the trusted clock. Returns whether there can be more.
 pub(crate) async fn forget_over(
     session: &mut Session,
     dialect: &Dialect,
@@ -123,17 +124,17 @@ pub(crate) async fn forget_over(
     if writers.is_empty() {
         return Ok(false);
     }
-    // One by one, and only if it was not written since.
+    // We delete each source by key, but only if it has not been written since.
     let writers: Vec<_> = writers.iter().map(String::as_str).collect();
     let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
     session.execute(&text, &[Value::Texts(&writers), trusted]).await?;
     Ok(i64::try_from(writers.len()) == Ok(PAGE))
 }
 
-/// Removes processes that were silent for seven days at the trusted time, but not sources.
+/// Removes processes that have been idle for seven days by the trusted clock. Sources are not removed.
 ///
-/// Also removes the mark of writers, so that a removed fence is not mistaken for lost data, even if that clock was far ahead.
-/// The next new writer writes the mark again.
+/// This also removes the mark of the writers. A removed fence can thus not be mistaken for lost data, even if
+/// the clock was far ahead. The mark will be written back by the next new writer.
 pub(crate) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
     store.database.attempt(|| forget_once(store)).await
 }
@@ -150,7 +151,7 @@ async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
         if writers.is_empty() {
             return session.commit().await;
         }
-        // One by one, because a scan would wait for rows that are in use.
+        // We delete each writer by key, because a scan would wait for rows that are being used.
         let writers: Vec<_> = writers.iter().map(String::as_str).collect();
         let text = format!("DELETE FROM access_fence WHERE writer {list} AND written < ?");
         session.execute(&text, &[Value::Texts(&writers), silent]).await?;

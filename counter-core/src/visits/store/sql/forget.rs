@@ -6,11 +6,12 @@ use crate::family::name::CounterName;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Precisions, Retention, Timestamp};
 
-/// The number of buckets per statement.
+/// Number of buckets in a statement.
 const BUCKETS: usize = 1000;
-/// The number of label values per transaction.
+/// Number of label values in a transaction.
 const VALUES: usize = 1000;
-/// Selects counters without samples. The list of known counters is ordered by precision, so it is read only once.
+/// Selects counters with no samples. Known counters are ordered by precision, so we should only read the list
+/// once.
 const WITHOUT_SAMPLES: &str = "id NOT IN (SELECT counter FROM access_known)";
 
 pub(crate) async fn forget(
@@ -31,7 +32,7 @@ async fn forget_once(
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
-    // Also records an unknown counter, because a copy to the archive may be in progress.
+    // We need to record this even for an unknown counter, because a copy into the archive may be in progress.
     if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
         for kept in grid.counts.iter() {
             delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
@@ -50,8 +51,8 @@ async fn forget_once(
             session.execute(text, &[Value::Int(id)]).await?;
         }
     }
-    // The name gets a new id, so that remaining rows cannot be attributed to it; these are removed as they expire. The time
-    // tells writers that their visitors are gone.
+    // The name will get a new id, so that any remaining rows are not attributed to it. These will be removed
+    // once they expire. The timestamp is used to notify writers that the visitors have been deleted.
     let text = dialect.upsert(
         "access_counter",
         "name, total, forgotten",
@@ -63,7 +64,7 @@ async fn forget_once(
     session.commit().await
 }
 
-/// Deletes the kept buckets of a counter by their keys, because they are not adjacent.
+/// Deletes the retained buckets of a counter by key, because they are not adjacent.
 async fn delete(
     session: &mut Session,
     in_list: &str,
@@ -74,7 +75,7 @@ async fn delete(
 ) -> Result<(), Failure> {
     let precision = kept.precision;
     let place = Value::Int(width(precision));
-    // Long retentions may have few buckets with samples.
+    // With a long retention, there are often only samples in a small part of the range.
     let first =
         single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
@@ -92,7 +93,7 @@ async fn delete(
     }
 }
 
-/// Removes the records of counters that were forgotten long ago.
+/// Removes records of counters that were forgotten a long time ago.
 pub(crate) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
     store.database.attempt(|| forget_forgotten_once(store)).await
 }
@@ -114,13 +115,14 @@ async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
     session.commit().await
 }
 
-/// Deletes label values without samples and their lifetimes. Clients choose these values, so they would accumulate.
+/// Deletes label values without samples, including lifetimes. Clients can send any value, so these would
+/// accumulate.
 pub(crate) async fn forget_values(store: &SqlVisits) -> Result<(), Error> {
     while store.database.attempt(|| forget_values_once(store)).await? == VALUES {}
     Ok(())
 }
 
-/// Deletes some of these values; returns their number.
+/// Deletes some of these values. Returns the number of deleted values.
 async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
@@ -132,7 +134,8 @@ async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let rows = session.fetch(&text, &[]).await?;
     let values = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     if !values.is_empty() {
-        // A batch may have added a sample since, so this locks the rows, in the order of batches, and checks again.
+        // A batch could have added a sample in the meantime, so we lock the rows, in the same order as
+        // batches do, and then check again.
         let (in_list, for_update) = (dialect.in_list, dialect.for_update);
         let hold = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
         session.fetch(&hold, &[Value::Ints(&values)]).await?;

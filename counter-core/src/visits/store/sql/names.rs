@@ -1,4 +1,4 @@
-//! Ids of counters.
+//! Counter ids.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,27 @@ use crate::family::name::CounterName;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Failure, Session, Value};
 
-/// The number of names per read, and of new names per write.
+/// Number of names in a read, and number of new names in a write.
 const ASKED: usize = 5000;
 const NEW: usize = 500;
-/// The number of names that are read as one text of up to 500 KB.
+/// Number of names to read as a single text, up to 500 KB.
 const READ: usize = 2000;
 
-/// A counter whose row the transaction has locked.
+/// A counter with a row that is locked by the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) id: i64,
-    /// Its lifetime total.
+    /// The lifetime.
     pub(crate) total: i64,
-    /// The time when it was forgotten, or 0.
+    /// When the counter was forgotten, or 0.
     pub(crate) forgotten: i64,
 }
 
-/// Returns the counters of these names, creates missing ones, and locks all until the transaction ends, so that no other
-/// transaction writes their samples and visitors.
+/// Looks up counters by name, creating them if needed, and locks them until the transaction ends, so that
+/// other transactions can't write to the same samples and visitors.
 ///
-/// Each transaction reads the ids again. A cached id would be wrong after the counter was forgotten or the database was
-/// restored from a backup.
+/// The ids must be read in every transaction. If we cached an id, it would be invalid after the counter was
+/// forgotten, or after the database was restored from a backup.
 pub(crate) async fn hold<'a>(
     session: &mut Session,
     dialect: &Dialect,
@@ -47,7 +47,7 @@ pub(crate) async fn hold<'a>(
         known.extend(held(session, dialect, &new).await?);
     }
     if known.len() < names.len() {
-        // One of them has just been forgotten.
+        // A counter has just been forgotten.
         return Err(Failure::Answer(Class::Busy, SqlError::RowNotFound));
     }
     Ok(known)
@@ -66,7 +66,7 @@ async fn held<'a>(
     for some in names.chunks(ASKED) {
         for row in session.fetch(&text, &[Value::Texts(some)]).await? {
             let name = row.text(1)?;
-            // Names are sorted.
+            // This works because names are sorted.
             if let Ok(place) = some.binary_search(&&*name) {
                 let counter = Known { id: row.int(0)?, total: row.int(2)?, forgotten: row.int(3)? };
                 known.insert(some[place], counter);
@@ -76,7 +76,7 @@ async fn held<'a>(
     Ok(known)
 }
 
-/// Returns a number of each existing counter, by name.
+/// Returns a numeric column of the existing counters, by name.
 pub(crate) async fn numbers(
     store: &SqlVisits,
     counters: &[CounterName],

@@ -1,4 +1,4 @@
-//! The visitors of a batch: reads their sketches, merges them, and writes those that changed.
+//! The visitors of a batch. Reads and merges the sketches, and then writes back those which have changed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,10 +10,10 @@ use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, Part, Remark, VisitorCell};
 
-/// The number of sketches per statement: up to 800 KB.
+/// Number of sketches in a statement, up to 800 KB.
 pub(crate) const SKETCHES: usize = 64;
 
-/// The visitors of a bucket: its expiry, and by counter the sketches with their index in the batch.
+/// The visitors of a bucket, with its expiry. The sketches with a batch index are grouped by counter.
 struct Raised<'a> {
     expiry: i64,
     counters: BTreeMap<i64, Vec<(usize, &'a Sketch)>>,
@@ -68,7 +68,7 @@ pub(crate) async fn merge(
     for (id, sketches) in raised {
         let before = match stored.remove(id) {
             Some(Err(_)) => {
-                // Keeps a sketch that cannot be read, and continues with the others.
+                // We keep an unreadable sketch, and continue with the other sketches.
                 let refused = |(index, _): &(usize, &Sketch)| Remark::Refused {
                     part: Part::Visitors(*index),
                     reason: DropReason::WrongType,

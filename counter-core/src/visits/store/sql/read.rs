@@ -11,13 +11,13 @@ use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
 use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::visits::store::unions::Unions;
 
-/// The maximum number of samples to look up one by one; beyond it, the range is scanned.
+/// Maximum number of samples to look up individually. Above this, the range will be scanned.
 const SEARCHED: usize = 10_000;
-/// The minimum number of buckets for which samples are always looked up one by one.
+/// Above this number of buckets, samples are always looked up individually.
 const LONG: usize = 500;
-/// The number of sketches per read: up to 800 KB.
+/// Number of sketches in a read, up to 800 KB.
 const SKETCHES: usize = 64;
-/// The number of counters with a lifetime per page.
+/// Number of counters with a lifetime on a page.
 const COUNTED: i64 = 1000;
 
 type Each<T> = Vec<Result<T, Unreadable>>;
@@ -39,9 +39,10 @@ pub(crate) async fn samples(
         let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
         let place = Value::Int(width(precision));
         let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
-        // One row per bucket, in the order of the index, with one line per counter.
+        // We read a row for each bucket, in index order, with a line for each counter.
         let lines = dialect.lines(&["counter", "hits"]);
-        // Over years, as in an archive, a scan would read the buckets of all counters that ever existed.
+        // Over a range of years, like in an archive, a scan would read the buckets of all counters that have
+        // ever existed.
         let is_long = buckets > LONG;
         let mut rows = Vec::new();
         if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
@@ -69,7 +70,7 @@ pub(crate) async fn samples(
     Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
 }
 
-/// Reads rows of a bucket each, with a line per counter; returns the readings by the number of the counter.
+/// Parses rows, each being a bucket with a line for each counter. Returns the readings by counter id.
 fn readings(rows: &[Row]) -> Result<HashMap<i64, Reading>, Error> {
     let mut found = HashMap::<i64, Reading>::new();
     for row in rows {
@@ -94,7 +95,7 @@ fn readings(rows: &[Row]) -> Result<HashMap<i64, Reading>, Error> {
     Ok(found)
 }
 
-/// Returns the part of a range that has samples.
+/// Returns the part of a range that contains samples.
 async fn existing(
     store: &SqlVisits,
     precision: Precision,
@@ -178,7 +179,7 @@ pub(crate) async fn sketches(
     Ok(answer)
 }
 
-/// Returns, for each bucket of one precision, which of these counters have a sketch in it.
+/// Returns the counters with a sketch, for each bucket of a precision.
 async fn visited(
     store: &SqlVisits,
     ids: &[i64],
@@ -206,7 +207,7 @@ async fn visited(
     Ok(existing)
 }
 
-/// Groups buckets with their counters, so that each group has a bounded number of combinations.
+/// Groups buckets and counters, so that the number of combinations in each group is limited.
 fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
     let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
     for (start, ids) in buckets {
@@ -246,7 +247,7 @@ pub(crate) async fn visitor_counts(
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); ranges.len()])).collect())
 }
 
-/// Reads the sketches of these counters in these buckets, in several reads.
+/// Reads the sketches of these counters and buckets through multiple queries.
 async fn each_sketch(
     store: &SqlVisits,
     ids: &[i64],
@@ -264,7 +265,8 @@ async fn each_sketch(
     Ok(())
 }
 
-/// Reads the sketches of these counters in buckets of one precision, in one read.
+/// Reads the sketches of these counters and buckets, which must have the same precision, through a single
+/// query.
 async fn read_sketches(
     store: &SqlVisits,
     precision: Precision,
@@ -295,7 +297,8 @@ pub(crate) async fn known(
     limit: usize,
     since: Timestamp,
 ) -> Result<KnownReading, Error> {
-    // NUL marks the position after a name. No name contains it, and PostgreSQL rejects it in texts.
+    // NUL is used to continue after a name. Names can't contain NUL, and PostgreSQL does not accept it in
+    // text.
     let (from, after) = match from.split_once('\0') {
         Some((before, _)) => (before, ">"),
         None => (from, ">="),

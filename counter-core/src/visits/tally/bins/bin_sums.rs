@@ -1,17 +1,17 @@
-//! The sums of all bins since the process began, for exporters of metrics.
+//! Sums of all bins since the process started, for metrics exporters.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::bin_table::BinSlot;
 use crate::visits::distribution::{Bin, Measure};
 
-/// Each value once, under the last of the counters that it was measured of: sums of several counters count nothing twice,
-/// and none of them ever shrinks.
+/// Counts a value only on the last of the measured counters. Sums over counters thus do not count a value
+/// more than once, and they never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct BinSums {
-    /// New ones come last: an exporter that shows the first of them always shows the same.
+    /// New counters are appended, so that an exporter with a limit will always export the same counters.
     counters: Vec<(u32, BTreeMap<Bin, u64>)>,
-    /// The places of counters in it, by number.
+    /// Index into `counters`, by number.
     places: HashMap<u32, usize>,
 }
 
@@ -27,7 +27,8 @@ impl BinSums {
         }
     }
 
-    /// Returns the bins of a measure, by the number of the counter; none of a counter with other measures alone.
+    /// Returns the bins of a measure, by counter number. The list is empty if a counter only has other
+    /// measures.
     pub(crate) fn of(&self, measure: Measure) -> Vec<(u32, Vec<(Bin, u64)>)> {
         let of = |bins: &BTreeMap<Bin, u64>| {
             let bins = bins.iter().filter(|(bin, _)| bin.measure() == measure);

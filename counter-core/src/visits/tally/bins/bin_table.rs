@@ -1,29 +1,30 @@
-//! The bins of requests in the stripe of their threads that are not in [a bucket of now](crate::visits::own_bins), or were
-//! in one, until they are folded.
+//! Bins of a stripe that are not in the [current bucket](super::own_bins), or have been moved out of it,
+//! until they are folded.
 
 use crate::time::Timestamp;
 use crate::visits::distribution::Bin;
 
-/// A hash table with linear probing, of counts by what requests have [together](Together) and by bucket. It keeps its room
-/// when it is emptied, so that in the steady state adding allocates nothing.
+/// A hash table with linear probing, to count requests by [counters and bins](BinKey) and by bucket. The
+/// allocation is reused if the table is emptied, so that adding does not need to allocate in the steady
+/// state.
 #[derive(Debug, Default)]
 pub(crate) struct BinTable {
-    /// A power of two, at least twice the number of those that are used, or none.
+    /// Either empty, or a power of two and at least double the number of used slots.
     slots: Vec<BinSlot>,
     used: usize,
 }
 
-/// The bins of a request and its counters, two of each: most requests count under everything and under their page, with
-/// a time and a status, and then add to one slot instead of four.
+/// Up to two bins and up to two counters of a request. Most requests count on the total counter and on a
+/// page, with a time and a status. This way, we only need to update a single slot instead of four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Together {
-    /// The numbers of the counters, in half of the bits each.
+    /// Two counter numbers, with half the bits per number.
     pub(crate) counters: u64,
-    /// The [bits](Bin::bits) of the bins, in half of them each; not 0.
+    /// The [bits](Bin::bits) of two bins, with half the bits per bin. This is never 0.
     pub(crate) bins: u64,
 }
 
-/// The number of requests that had the same; 0 in a slot that is not used.
+/// The number of requests with the same counters, bins and bucket; 0 if the slot is free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BinSlot {
     pub(crate) of: Together,
@@ -31,17 +32,17 @@ pub(crate) struct BinSlot {
     pub(crate) count: u64,
 }
 
-/// In the place of a second counter, where there is none: there are not so many.
+/// Used instead of a missing second counter. This is higher than any counter number.
 const NO_COUNTER: u32 = u32::MAX;
 
-/// In the place of a second bin, where there is none.
+/// Used instead of a missing second bin.
 const NO_BIN: u32 = 0;
 
-/// The number of slots at first.
+/// Initial number of slots.
 const SLOTS: usize = 128;
 
-/// The number of used slots at which the thread that used the last one folds: nothing flushes, or instants come in no
-/// order.
+/// At this number of used slots, the current thread will fold them. This should only be reached if the
+/// flusher is not running, or if instants are out of order.
 const USED: usize = 2048;
 
 impl BinTable {
@@ -66,12 +67,12 @@ impl BinTable {
         self.slots = slots;
     }
 
-    /// Returns the number of slots that have counts.
+    /// Returns the number of used slots.
     pub(crate) const fn len(&self) -> usize {
         self.used
     }
 
-    /// Returns whether it is time to [`take`](Self::take) them.
+    /// Returns `true` if the caller should [`take`](Self::take) the counts.
     pub(crate) const fn is_full(&self) -> bool {
         self.used >= USED
     }
@@ -87,7 +88,7 @@ impl BinTable {
 }
 
 impl Together {
-    /// Pairs counters, by their numbers, and bins: the second of each may be missing.
+    /// Combines counter numbers and bins. The second counter and the second bin are optional.
     #[inline]
     pub(crate) fn new(counters: (u32, Option<u32>), bins: (Bin, Option<Bin>)) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl Together {
         }
     }
 
-    /// Returns a number whose upper bits depend on all of it.
+    /// Returns a hash with good upper bits.
     #[inline]
     pub(crate) const fn hash(self) -> u64 {
         self.hash_with(0)
@@ -104,15 +105,16 @@ impl Together {
 
     #[inline]
     const fn hash_with(self, more: u64) -> u64 {
-        // What differs is in other bits: the second counter, then the index of the second bin, and that of the first on top.
+        // Spreads the parts that differ to different bits: the second counter, the index of the second bin,
+        // and on top the index of the first bin.
         let key = self.counters ^ self.bins.rotate_left(20) ^ more;
-        // Fibonacci hashing: the numbers are this process's own.
+        // Fibonacci hashing is sufficient, because clients can't choose the numbers.
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
 impl BinSlot {
-    /// Returns each counter with each bin.
+    /// Returns all combinations of a counter and a bin.
     pub(crate) fn parts(self) -> impl Iterator<Item = (u32, Bin)> {
         let counters = halves(self.of.counters).into_iter().filter(|counter| *counter != NO_COUNTER);
         counters.flat_map(move |counter| self.bins().map(move |bin| (counter, bin)))
@@ -122,7 +124,7 @@ impl BinSlot {
         halves(self.of.bins).into_iter().filter_map(Bin::of_bits)
     }
 
-    /// Returns the second counter, or the only one.
+    /// Returns the second counter if there is one, otherwise the first.
     pub(crate) const fn last_counter(self) -> u32 {
         let [first, second] = halves(self.of.counters);
         if second == NO_COUNTER { first } else { second }
@@ -139,7 +141,7 @@ const fn halves(pair: u64) -> [u32; 2] {
     [(pair >> 32) as u32, pair as u32]
 }
 
-/// Returns the slot of these bins, or the one where they would go.
+/// Returns the slot of these bins, or the slot to insert them into.
 fn find(slots: &mut [BinSlot], of: Together, start: Timestamp) -> &mut BinSlot {
     let mask = slots.len() - 1;
     let place = of.hash_with(start.as_unix()) >> (mask as u64).leading_zeros();

@@ -1,9 +1,9 @@
-//! The bins that a thread adds to without a lock, in the current bucket of distributions.
+//! Bins that a thread can add to without locking, in the current bucket of distributions.
 //!
-//! As with the hits of a [stripe](crate::visits::stripe), a count is not reset while its thread may be adding to it: folding
-//! remembers what it has seen of it, and the rest is new. Under the lock of the stripe's rest alone a slot gets bins or is
-//! emptied: that happens when the bucket ends, and when too many are in use. What was not seen by then moves to the
-//! [`BinTable`] under that lock, where bins of all other buckets are.
+//! As with the hits of a [stripe](crate::visits::tally::stripe), we can't reset a count because the thread
+//! might be adding to it. Instead, folding remembers how much it has already taken. Slots are only assigned
+//! and cleared under the lock of the stripe: at the end of the bucket, or when it runs out of slots. Counts
+//! that are not folded by then move to the [`BinTable`] under the same lock, like the bins of other buckets.
 
 use std::sync::OnceLock;
 
@@ -11,42 +11,42 @@ use super::bin_table::{BinSlot, BinTable, Together};
 use crate::time::Timestamp;
 use crate::visits::tally::own::Own;
 
-/// A hash table with linear probing, which one thread at a time adds to.
+/// A hash table with linear probing, and with a single writer at a time.
 #[derive(Debug)]
 pub(crate) struct OwnBins {
-    /// The last instant, of the current bucket.
+    /// The last instant in the current bucket.
     at: Own,
-    /// The start of the current bucket, and the number of slots in use: both change under the lock.
+    /// The start of the current bucket, and the number of slots in use. Both are only changed under the lock.
     start: Own,
     used: Own,
-    /// None in a thread that has measured nothing.
+    /// Empty if this thread has not measured anything.
     slots: OnceLock<Box<[OwnSlot; SLOTS]>>,
 }
 
-/// Counters and bins that requests had together, and how many had them; 0 in all of a slot that is not used.
+/// The number of requests with these counters and bins. All fields of a free slot are 0.
 #[derive(Debug, Default)]
 struct OwnSlot {
     counters: Own,
     bins: Own,
     count: Own,
-    /// The part of the count that was seen, under the lock.
+    /// The folded part of the count. The caller must hold the lock.
     seen: Own,
 }
 
-/// The number of slots, of 32 bytes.
+/// Number of slots, with 32 bytes per slot.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 11;
 
-/// The number of used slots at which they are emptied: in a minute, a page has some twenty.
+/// At this number of used slots, we clear them. A page needs about twenty slots per minute.
 const USED: u64 = 1 << (SLOT_BITS - 1);
 
 impl OwnBins {
     pub(crate) const fn new() -> Self {
-        // No instant yet.
+        // Not a valid instant.
         Self { at: Own::new(u64::MAX), start: Own::new(0), used: Own::new(0), slots: OnceLock::new() }
     }
 
-    /// Adds one at an instant, where that takes no lock; returns whether it did.
+    /// Tries to add one at an instant without locking. Returns `false` if this needs the lock.
     #[inline]
     pub(crate) fn add(&self, of: Together, at: Timestamp) -> bool {
         let slots = if self.is_at(at) { self.slots.get() } else { None };
@@ -65,7 +65,7 @@ impl OwnBins {
         self.at.get() == at.as_unix()
     }
 
-    /// Turns to the bucket of an instant, under the lock.
+    /// Switches to the bucket of an instant. The caller must hold the lock.
     pub(crate) fn turn(&self, at: Timestamp, start: Timestamp, moved: &mut BinTable) {
         if self.start.get() != start.as_unix() {
             self.clear(moved);
@@ -74,7 +74,7 @@ impl OwnBins {
         self.at.set(at.as_unix());
     }
 
-    /// Adds one in the current bucket, under the lock.
+    /// Adds one in the current bucket. The caller must hold the lock.
     pub(crate) fn add_new(&self, of: Together, moved: &mut BinTable) {
         if self.used.get() >= USED {
             self.clear(moved);
@@ -88,7 +88,7 @@ impl OwnBins {
         slot.add();
     }
 
-    /// Takes what is new, under the lock.
+    /// Takes new counts. The caller must hold the lock.
     pub(crate) fn take(&self, taken: &mut Vec<BinSlot>) {
         self.each_new(|slot, new| {
             slot.seen.add(new.count);
@@ -96,14 +96,14 @@ impl OwnBins {
         });
     }
 
-    /// Returns the number of slots that have something new, under the lock.
+    /// Returns the number of slots with new counts. The caller must hold the lock.
     pub(crate) fn len(&self) -> usize {
         let mut count = 0;
         self.each_new(|_, _| count += 1);
         count
     }
 
-    /// Empties the slots, under the lock.
+    /// Clears the slots. The caller must hold the lock.
     fn clear(&self, moved: &mut BinTable) {
         self.each_new(|_, new| moved.add(new));
         if self.used.get() > 0 {
@@ -118,7 +118,7 @@ impl OwnBins {
         }
         let start = Timestamp::from_unix(self.start.get());
         for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
-            // Before the bins: those of a count that is not 0 are there.
+            // We must load the count before the bins: if it is not 0, the bins are already set.
             let count = slot.count.get_after() - slot.seen.get();
             if count > 0 {
                 let of = Together { counters: slot.counters.get(), bins: slot.bins.get() };
@@ -134,7 +134,7 @@ impl OwnSlot {
         self.bins.get() == of.bins && self.counters.get() == of.counters
     }
 
-    /// No request adds to no bins.
+    /// A used slot always has a bin.
     fn is_used(&self) -> bool {
         self.bins.get() != 0
     }
@@ -156,11 +156,11 @@ fn slots() -> Box<[OwnSlot; SLOTS]> {
 
 #[inline]
 fn place(of: Together) -> usize {
-    // No more than `SLOTS`: the compiler knows.
+    // Always less than `SLOTS`, and the compiler can prove this.
     (of.hash() >> (u64::BITS - SLOT_BITS)) as usize
 }
 
-/// Adds one to a slot that is not at its place.
+/// Adds one if the slot is not the first to be probed.
 #[inline(never)]
 fn add_further(slots: &[OwnSlot; SLOTS], of: Together) -> bool {
     let slot = find(slots, of);
@@ -170,7 +170,7 @@ fn add_further(slots: &[OwnSlot; SLOTS], of: Together) -> bool {
     slot.is_used()
 }
 
-/// Returns the slot of these bins, or the one where they would go.
+/// Returns the slot of these bins, or the slot to insert them into.
 fn find(slots: &[OwnSlot; SLOTS], of: Together) -> &OwnSlot {
     let mut place = place(of);
     loop {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_one_is_taken_once_in_its_own_bucket_while_the_thread_adds_turns_and_empties() {
-        // Some often, and more others than there may be at once.
+        // A few frequent keys, and more rare keys than there are slots.
         let of = |n: u32| {
             let n = if n.is_multiple_of(8) { n / 8 } else { n % 20 };
             together(n % 150, 1 << (n % 13), 200 + u16::try_from(n % 2).expect("small"))
@@ -231,7 +231,7 @@ mod tests {
             });
             while !writer.is_finished() {
                 take();
-                // The lock goes to whoever asks first, which is nearly always this thread.
+                // Without a pause, this thread would almost always get the lock.
                 (0..2000).for_each(|_| std::hint::spin_loop());
             }
         });
@@ -293,7 +293,7 @@ mod tests {
             .flat_map(|page| (0..20_u32).flat_map(move |time| [200, 404].map(|status| (page, time, status))));
         let of = |(page, time, status)| together(page, 1_u64 << time, status);
         let places: BTreeSet<_> = all.map(|one| place(of(one))).collect();
-        // Of a thousand; by chance there would be 790.
+        // Out of a thousand; random hashing would result in about 790.
         assert!(places.len() > 700, "{}", places.len());
     }
 }

@@ -10,65 +10,66 @@ use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::store::AHEAD;
 
-/// The values of one label that have their own counters, and the rules that select them.
+/// The values of a label with a counter, and the rules to select these values.
 ///
-/// While there are free places, every value gets one with its first hit. After that, a value takes the place of the rarest
-/// one if it is known to have had at least 10 hits in this hour and the last, twice as many as the rarest value, and its
-/// share of all hits: 1 in as many as there are places. Until then it counts under `(other)`, and a sketch of frequent
-/// items bounds its hits there.
+/// As long as there are free places, every value gets a place with the first hit. Otherwise, a value counts
+/// under `(other)` until it can replace the rarest value. This requires at least 10 known hits in this hour
+/// and the previous hour, double the hits of the rarest value, and a share of all hits that is at least 1 in
+/// the number of places. A sketch of frequent items bounds the hits under `(other)`.
 ///
-/// The share alone protects a busy site. On a site with fewer than 2,000 hits in two hours, every made-up value has this
-/// share with its first hit. Therefore a value also needs a minimum number of hits, and the turnover of places is limited:
-/// see [`TURNOVER`]. This bounds the number of names of a label in the store.
+/// The share is sufficient to protect a busy site. On a site with fewer than 2,000 hits in two hours,
+/// however, even a made-up value with a single hit has this share. We therefore also require a minimum number
+/// of hits and limit the turnover of places: see [`TURNOVER`]. This bounds the number of names that a label
+/// leaves in the store.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// The number of the label, from 1.
+    /// Number of the label, starting at 1.
     label: u32,
     prefix: String,
     hasher: RandomState,
-    /// The places by value.
+    /// Index of places by value.
     index: HashMap<Box<str>, usize, RandomState>,
     places: Vec<Place>,
-    /// The maximum number of values with a place.
+    /// Maximum number of values with a place.
     most: usize,
-    /// The width and offset of hours.
+    /// Width and offset of hours.
     hours: Precision,
     hour: Timestamp,
-    /// The number of hours so far.
+    /// Number of hours so far.
     turn: u32,
-    /// The hits noted in this hour and in the previous one.
+    /// Hits noted in this hour and in the previous hour.
     noted: [u64; 2],
-    /// The hits of values without a place.
+    /// Hits of values without a place.
     unplaced: [FrequentItemsSketch<u64>; 2],
-    /// An upper bound of the hits that any value has under `(other)` in this hour.
+    /// Upper bound on the hits of any value under `(other)` in this hour.
     missed: u64,
-    /// The part of `missed` that was already counted.
+    /// The part of `missed` that is already counted.
     told: u64,
     closed: Vec<Labelled>,
-    /// True while too many counts are pending to replace values.
+    /// Set when the pending counts do not allow replacing values.
     is_crowded: bool,
-    /// A lower bound of the hits of any value with a place, in this hour and the previous one.
+    /// Lower bound on the hits of any value with a place, in this hour and the previous hour.
     fewest: u64,
-    /// Credit for replacements: each costs [`TURNOVER`], and every second adds the number of places.
+    /// Credit for replacements. A replacement costs [`TURNOVER`], and a second adds the number of places.
     credit: u64,
-    /// The sum of all hits, and of the hits that were not taken yet.
+    /// Number of all hits, and of the hits not taken yet.
     pub(crate) recorded: u64,
     pub(crate) waiting: u64,
 }
 
-/// A value that has a place.
+/// A value with a place.
 #[derive(Debug)]
 struct Place {
     name: CounterName,
-    /// The number of values that had this place earlier.
+    /// Number of values that had this place before.
     generation: u32,
-    /// Its known hits in this hour and in the previous one.
+    /// Known hits in this hour and in the previous hour.
     noted: [u64; 2],
     start: Timestamp,
     count: u64,
 }
 
-/// A final count of a value in one bucket.
+/// The final count of a value in a bucket.
 #[derive(Debug)]
 pub(crate) struct Labelled {
     pub(crate) name: CounterName,
@@ -76,28 +77,30 @@ pub(crate) struct Labelled {
     pub(crate) count: u64,
 }
 
-/// The maximum number of places of a label.
+/// Maximum number of places per label.
 pub(crate) const LABEL_PLACES: usize = 2000;
 
-/// The size of a sketch. Its error, at most 3.5 in 8,192 hits, and a share of 1 in 2,000 together are below 0.1 %.
+/// Size of a sketch. The error, i.e. at most 3.5 in 8,192 hits, and a share of 1 in 2,000 add up to less than
+/// 0.1 %.
 const SKETCH: usize = 8192;
 
-/// The hits in this hour and the previous one that a value needs to replace another.
+/// Minimum number of hits, in this hour and the previous hour, to replace a value.
 const MIN_HITS: u64 = 10;
 
-/// A value needs this many times the hits of the rarest value to replace it.
+/// Factor by which the hits of a value must exceed the rarest value to replace it.
 const MARGIN: u64 = 2;
 
-/// The seconds in which every place can pass to another value once: 125 hours, so 16 of 2,000 places in an hour.
+/// Number of seconds to replace all places: 125 hours, i.e. 16 of 2,000 places per hour.
 ///
-/// After a quiet time, a quarter of the places may pass immediately. With 2,000 places, a process creates at most 2,000 +
-/// 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, for which the store keeps days by default.
+/// After a quiet period, a quarter of the places can be replaced immediately. With 2,000 places, a process
+/// will create at most 2,000 + 500 + 120 · 24 · 16 = 48,580 names of a label in 120 days, the default
+/// retention of days in the store.
 const TURNOVER: u64 = 450_000;
 
-/// The number of final counts at which the current thread folds them.
+/// At this number of final counts, the current thread will fold them.
 const CLOSED: usize = 4096;
 
-/// The places of the reserved names.
+/// Reserved names, by place.
 const FIXED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
@@ -107,7 +110,7 @@ const AT_OTHER: usize = 0;
 const AT_NONE: usize = 1;
 const AT_MISSED: usize = 2;
 
-/// The generation of hits under `(other)` without a value, which do not affect the error bound.
+/// Generation of hits under `(other)` without a valid value, which do not affect the error bound.
 const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
 
 impl Places {
@@ -146,7 +149,7 @@ impl Places {
         CounterName::new(&format!("{}{value}", self.prefix)).ok()
     }
 
-    /// Returns whether a text is a valid value and not a reserved name.
+    /// Returns `true` if a text is a valid value, but not a reserved name.
     fn is_value(&self, value: &str) -> bool {
         let bytes = self.prefix.len() + value.len();
         !value.is_empty()
@@ -184,12 +187,13 @@ impl Places {
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
-        // The bound of this hour does not apply to an earlier one.
+        // This hour's bound does not apply to previous hours.
         let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
         self.noted_at(AT_OTHER, turn % VALUELESS)
     }
 
-    /// Returns the place that a value with this many hits may have: a free one, or that of the rarest value.
+    /// Returns the place for a value with this number of hits: either a free place, or the place of the
+    /// rarest value.
     fn place_for(&mut self, hits: u64) -> Option<usize> {
         if self.places.len() < FIXED.len() + self.most {
             return Some(self.places.len());
@@ -201,7 +205,7 @@ impl Places {
         }
         let values = (0..).zip(&self.places).skip(FIXED.len());
         let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
-        // The hits of a place never decrease within an hour.
+        // The hits of a place can't decrease within an hour.
         self.fewest = sum(rarest.noted);
         if !may_replace(self.fewest) {
             return None;
@@ -231,15 +235,15 @@ impl Places {
         NotedValue::new(self.label, place, generation)
     }
 
-    /// Advances to the hour of an instant; returns whether the instant is in another hour nevertheless.
+    /// Advances to the hour of an instant. Returns `true` if the instant is still in a different hour.
     #[inline]
     fn go_to(&mut self, at: Timestamp) -> bool {
         let since = at.as_unix().wrapping_sub(self.hour.as_unix());
         since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
     }
 
-    /// Starts the hour of an instant, unless that hour is over. Also ignores an instant so far ahead that no store accepts
-    /// its hits, because hours would stop until then.
+    /// Starts the hour of an instant, unless it is over. We also need to ignore instants in the future that
+    /// would not be accepted by any store, because hours would not advance until then.
     #[cold]
     fn begin_hour(&mut self, at: Timestamp) -> bool {
         if at < self.hour || at > Timestamp::now().plus(AHEAD) {
@@ -259,19 +263,19 @@ impl Places {
         true
     }
 
-    /// Allows more replacements after this many seconds, and a quarter of the places at most.
+    /// Adds credit for this number of seconds, up to a quarter of the places.
     fn earn(&mut self, seconds: u64) {
         let places = self.most as u64;
         let limit = TURNOVER * (places / 4).max(1);
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
-    /// Notes that counts were discarded, so that the error bound is counted again.
+    /// Must be called if counts are discarded, so that the error bound will be counted again.
     pub(crate) const fn give_up(&mut self) {
         self.told = 0;
     }
 
-    /// Returns the place of a noted value, and the increase of the error bound since it was last counted.
+    /// Returns the place of a noted value, and how much the error bound has increased since it was counted.
     fn settle(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
         let (place, generation) = (noted.place(), noted.generation());
         if place == AT_NONE {
@@ -284,14 +288,15 @@ impl Places {
         let missed = match place {
             AT_OTHER if generation == VALUELESS => 0,
             AT_OTHER if is_of_this_turn => self.missed - std::mem::replace(&mut self.told, self.missed),
-            // It lost its place, or counts in another hour than it was noted in, so its hits extend the bound.
+            // The value lost the place or counts in a different hour, so we need to add the hits to the
+            // bound.
             _ => weight,
         };
         (AT_OTHER, missed)
     }
 
-    /// Counts hits of a noted value in the bucket that starts at `start`; returns whether the counts should be
-    /// [taken](Self::take).
+    /// Counts hits of a noted value in the bucket with this start. Returns `true` if the caller should
+    /// [take](Self::take) the counts.
     pub(crate) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
         let (at, missed) = self.settle(noted, weight, start);
         self.add(at, start, weight);
@@ -312,7 +317,7 @@ impl Places {
         place.count += count;
     }
 
-    /// Returns the counters of a noted value, for callers that count elsewhere.
+    /// Returns the counters of a noted value, to be counted by the caller.
     pub(crate) fn counts(
         &mut self,
         noted: NotedValue,
@@ -324,14 +329,14 @@ impl Places {
         [(name(place), weight), (name(AT_MISSED), missed)]
     }
 
-    /// Returns the counter that hits of a noted value would currently count under.
+    /// Returns the counter that hits of a noted value would currently count on.
     pub(crate) fn name_of(&self, noted: NotedValue) -> CounterName {
         let (at, generation) = (noted.place(), noted.generation());
         let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
         self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()
     }
 
-    /// Takes all counts and leaves the given empty list.
+    /// Swaps all counts with an empty list.
     pub(crate) fn take(&mut self, counts: &mut Vec<Labelled>, is_crowded: bool) {
         self.is_crowded = is_crowded;
         std::mem::swap(&mut self.closed, counts);
@@ -386,15 +391,15 @@ mod tests {
         (0..50_000).for_each(|_| _ = count("0", first, first));
         let other = |missed: u64| (true, missed);
         assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
-        // The bound of another value is not larger.
+        // The hits of a different value do not exceed the bound.
         assert_eq!(count("other", first, first), other(0));
-        // Each hour has its own bound, also for hits that are late or in flight when the hour ends.
+        // The bound is per hour, even for hits that are late or in flight at the end of the hour.
         assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
         assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
         assert_eq!(count("slow", next, next.plus(3600)), other(1));
-        // Invalid values do not extend the bound.
+        // Invalid values do not increase the bound.
         assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
-        // Discarded counts are counted again.
+        // The bound of discarded counts is counted again.
         places.give_up();
         let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
         assert_eq!(places.counts(noted, 1, next)[1].1, 3);
@@ -403,7 +408,7 @@ mod tests {
     #[test]
     fn made_up_values_on_a_small_site_leave_few_names_and_real_ones_get_places() {
         const WEEKS: u64 = 4;
-        // Made-up values with one hit each, and with enough hits for a place.
+        // Made-up values with a single hit, and with enough hits to get a place.
         for repetitions in [1, 12] {
             let hours = Precision::try_from(3600).expect("not 0");
             let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);

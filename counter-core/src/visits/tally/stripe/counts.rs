@@ -4,15 +4,15 @@ use std::sync::OnceLock;
 
 use crate::visits::tally::own::Own;
 
-/// The counts of a thread, by the number of the counter. Further parts are allocated when they are needed, because counts to
-/// which a thread adds cannot be moved.
+/// The counts of a thread, by counter number. More parts are allocated on demand, because counts can't be
+/// moved while a thread adds to them.
 #[derive(Debug)]
 pub(super) struct Counts {
     pub(super) first: Box<[Slot]>,
     pub(super) parts: Box<[OnceLock<Box<[Slot]>>]>,
 }
 
-/// The hits of a counter in the current bucket and in the previous one.
+/// The hits of a counter in the current bucket and in the previous bucket.
 #[derive(Debug, Default)]
 pub(super) struct Slot(pub(super) [Count; SIDES]);
 
@@ -22,18 +22,18 @@ pub(super) const SIDES: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Count {
     pub(super) alone: Own,
-    /// Hits of a page, which also count for the counter of all requests.
+    /// Page hits, which also count for the total counter.
     pub(super) of_page: Own,
 }
 
-/// A [`Count`] at the time when folding last saw it.
+/// The folded part of a [`Count`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) alone: u64,
     pub(super) of_page: u64,
 }
 
-/// The maximum number of counters in a part: 64 KB.
+/// Maximum number of counters in a part: 64 KB.
 pub(super) const PART: usize = 2048;
 
 impl Count {
@@ -58,7 +58,7 @@ impl Counts {
         &self.parts[counter / PART - 1].get_or_init(|| slots(PART))[counter % PART]
     }
 
-    /// Returns the allocated slots of the counters below this number, each with the number of its counter.
+    /// Returns the allocated slots of the counters below this number, along with their numbers.
     pub(super) fn of(&self, counters: u32) -> impl Iterator<Item = (u32, &Slot)> {
         let parts = (0..).step_by(PART).skip(1).zip(&self.parts);
         let parts = parts.filter_map(|(first, part)| Some((first, part.get()?)));

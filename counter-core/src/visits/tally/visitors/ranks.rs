@@ -1,7 +1,7 @@
-//! All registers of a counter in a bucket, which hits read while whoever folds raises them.
+//! All registers of a counter in a bucket, which folding can raise while hits read them.
 //!
-//! A counter with many visitors has them in a place where every thread finds them: a visitor who raises nothing there is known,
-//! and need not go anywhere.
+//! A counter with many visitors keeps its registers in a shared slot. If a hit finds out that the visitor
+//! would not raise anything there, the visitor is already known and can be skipped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,19 +9,19 @@ use std::sync::{Arc, OnceLock};
 use crate::sketch::{REGISTERS, Register};
 use crate::time::Timestamp;
 
-/// The rank of each register, with a mark while it rose and was not collected: eight in a word. One thread at a time raises
-/// them, whoever holds the backlog.
+/// Ranks of the registers, eight per word. A register is dirty from when it rises until it is collected. Only
+/// the holder of the backlog lock can raise registers.
 #[derive(Debug)]
 pub(crate) struct Ranks([AtomicU64; WORDS]);
 
 const WORDS: usize = REGISTERS / 8;
 
-/// The number of words in a block: each block has a bit of what [`Ranks::raise`] returns.
+/// Number of words per block. [`Ranks::raise`] returns a bit set with a bit per block.
 const BLOCK: usize = WORDS / 64;
 
 const MARK: u8 = 0x80;
 
-/// A mark in every byte.
+/// The dirty bits of all bytes.
 const MARKS: u64 = u64::from_ne_bytes([MARK; 8]);
 
 impl Default for Ranks {
@@ -37,12 +37,13 @@ impl Ranks {
         (self.word(index).load(Ordering::Acquire) >> shift(index)) & u64::from(!MARK) >= u64::from(rank)
     }
 
-    /// Raises a register to at least this rank and marks it; returns the bit of its block if it was lower, and otherwise 0.
+    /// Raises a register to at least this rank and marks it as dirty. Returns the bit of the block, or 0 if
+    /// the register did not rise.
     pub(crate) fn raise(&self, register: Register) -> u64 {
         if self.has(register) { 0 } else { self.set(register, true) }
     }
 
-    /// Sets a register and its mark; returns the bit of its block if it is marked, and otherwise 0.
+    /// Sets a register and the dirty bit. Returns the bit of the block if it is dirty, otherwise 0.
     pub(crate) fn set(&self, Register { index, rank }: Register, is_marked: bool) -> u64 {
         let rank = if is_marked { rank | MARK } else { rank };
         let others = self.word(index).load(Ordering::Relaxed) & !(0xff << shift(index));
@@ -50,7 +51,7 @@ impl Ranks {
         u64::from(is_marked) << (usize::from(index) / 8 / BLOCK)
     }
 
-    /// Unmarks the registers of these blocks that are marked, and calls with each.
+    /// Clears the dirty bits in these blocks, and calls `each` with the dirty registers.
     pub(crate) fn collect(&self, mut blocks: u64, mut each: impl FnMut(Register)) {
         while blocks != 0 {
             let block = blocks.trailing_zeros() as usize;
@@ -71,7 +72,7 @@ impl Ranks {
         }
     }
 
-    /// Calls with every register that is set.
+    /// Calls `each` with all registers that are set.
     pub(crate) fn each(&self, mut each: impl FnMut(Register)) {
         for (place, word) in self.0.iter().enumerate() {
             let ranks = word.load(Ordering::Relaxed) & !MARKS;
@@ -100,22 +101,23 @@ const fn register(place: usize, byte: u32, ranks: u64) -> Register {
     Register { index: (8 * place) as u16 + byte as u16, rank: (ranks >> (8 * byte)) as u8 }
 }
 
-/// The places where hits find the ranks of counters: each counter has one that it may take, if no other has it.
+/// Slots to look up the ranks of busy counters. A counter maps to a single slot, and can only use it if it is
+/// free.
 #[derive(Debug)]
 pub(crate) struct Busy {
     places: Box<[Place]>,
-    /// The length of a bucket of visitors, in seconds.
+    /// Width of a visitor bucket, in seconds.
     width: u64,
 }
 
 #[derive(Debug)]
 struct Place {
-    /// The counter and the bucket whose ranks are here.
+    /// The counter and the bucket that own these ranks.
     owner: AtomicU64,
     ranks: OnceLock<Arc<Ranks>>,
 }
 
-/// The number of places: once all were taken, 4 MB.
+/// Number of slots: up to 4 MB if all of them are used.
 const PLACES: usize = 256;
 
 const NOBODY: u64 = u64::MAX;
@@ -127,17 +129,19 @@ impl Busy {
         Self { places, width }
     }
 
-    /// Returns whether a register of a counter in a bucket, by its number, has at least this rank; `None` if it is not here.
+    /// Returns `true` if a register of this counter and bucket number has at least this rank; `None` if the
+    /// counter is not in the slot.
     #[inline]
     pub(crate) fn has(&self, counter: u32, bucket: u64, register: Register) -> Option<bool> {
         let (place, owner) = (self.place(counter), owner(counter, bucket));
         let is_owner = || place.owner.load(Ordering::Acquire) == owner;
         let ranks = if is_owner() { place.ranks.get()? } else { return None };
-        // Words are read by Acquire and written by Release: who sees the rank of a later owner sees that the place was left.
+        // Words are loaded with `Acquire` and stored with `Release`: if we see a rank of a later owner, we
+        // also see that the owner has changed.
         Some(ranks.has(register) && is_owner())
     }
 
-    /// Gives the place of a counter to it for a bucket, if it is free.
+    /// Assigns the slot to a counter and a bucket if it is free.
     pub(crate) fn take(&self, counter: u32, bucket: Timestamp) -> Option<Arc<Ranks>> {
         let place = self.place(counter);
         if place.owner.load(Ordering::Relaxed) != NOBODY {
@@ -149,7 +153,7 @@ impl Busy {
         Some(Arc::clone(ranks))
     }
 
-    /// Frees the places of these counters and buckets, by their numbers.
+    /// Frees the slots of these counters and bucket numbers.
     pub(crate) fn leave(&self, which: impl Fn(u32, u64) -> bool) {
         for place in &self.places {
             let owner = place.owner.load(Ordering::Relaxed);
@@ -170,7 +174,7 @@ impl Busy {
     }
 }
 
-/// The bits for the number of a bucket: there is no memory for counters of more than 26.
+/// Number of bits for a bucket number. More than 26 bits of counters would not fit into memory.
 const NUMBER_BITS: u32 = 38;
 const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
 
@@ -210,7 +214,7 @@ mod tests {
         const LAST: u64 = 20_000;
         let busy = Busy::new(1);
         let has = |bucket, register| busy.has(3, bucket, register) == Some(true);
-        // Even buckets have one register, and odd ones another.
+        // Even and odd buckets have different registers.
         let register = |bucket: u64| Register { index: u16::from(!bucket.is_multiple_of(2)), rank: 9 };
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Visitors that were counted a short while ago: nearly all who return need not be looked at again.
+//! Recently counted visitors. Almost all returning visitors can be skipped here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,15 +6,16 @@ use super::ranks::Busy;
 use crate::sketch::Register;
 use crate::visits::tally::registry::PAGE;
 
-/// A table of what threads have left in their rings lately, in which whatever comes later takes a place, beside the ranks of busy
-/// counters. It knows nothing of what it does not have, and what it has is on its way to the registers, or there.
+/// A lossy table of the visitors that threads have recently pushed into their rings, and the ranks of busy
+/// counters. New entries simply overwrite old entries. A visitor in this table is either in the registers or
+/// on the way there. A missing visitor might be as well.
 #[derive(Debug)]
 pub(crate) struct Recent {
     places: Box<[AtomicU64]>,
     pub(crate) busy: Busy,
 }
 
-/// The number of places: 128 KB.
+/// Number of slots: 128 KB.
 const PLACES: usize = 1 << PLACE_BITS;
 
 const PLACE_BITS: u32 = 14;
@@ -24,15 +25,15 @@ const RANK_BITS: u32 = 6;
 const BUCKET_BITS: u32 = 12;
 
 impl Recent {
-    /// Creates a table for buckets of so many seconds.
+    /// Creates a table for buckets with this width in seconds.
     pub(crate) fn new(width: u64) -> Self {
         Self { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
     }
 
-    /// Adds a register of a counter in a bucket, by the number of the bucket; returns whether it is new here. For the counter of a
-    /// page, with its [mark](PAGE), it is one of everything too.
+    /// Adds a register of a counter and a bucket number. Returns `true` if it is new to this table. A page
+    /// counter with the [flag](PAGE_FLAG) also stands in for the total counter.
     ///
-    /// It has to be on its way only after that: whoever [forgets](Self::forget) a counter then finds it.
+    /// The caller must push the visitor only after this call, so that [`forget`](Self::forget) can't miss it.
     #[inline(always)]
     pub(crate) fn add(&self, counter: u32, everything: u32, bucket: u64, register: Register) -> bool {
         let Register { index, rank } = register;
@@ -47,8 +48,8 @@ impl Recent {
             && self.add_new(place, entry, [counter, everything], bucket, register)
     }
 
-    /// Adds what is not in a place yet, unless the counter is busy: its ranks tell as much, and no hit writes there, by which
-    /// threads would slow each other down.
+    /// Adds a new entry, unless the counter is busy: the ranks are sufficient to recognize visitors, and
+    /// threads would slow each other down by writing to the same slots.
     #[inline(never)]
     fn add_new(
         &self,
@@ -70,7 +71,7 @@ impl Recent {
         true
     }
 
-    /// Forgets these counters, except for the ranks of busy ones.
+    /// Removes these counters, except for the ranks of busy counters.
     pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
         for place in &self.places {
             let entry = place.load(Ordering::Relaxed) << BUCKET_BITS;
@@ -92,7 +93,7 @@ mod tests {
         let recent = Recent::new(3600);
         let register = |n: u16| Register { index: n % 16_384, rank: 1 };
         assert!(recent.add(7, 0, 3, register(1)) && !recent.add(7, 0, 3, register(1)));
-        // Another rank, bucket or counter is something else.
+        // A different rank, bucket or counter is a different entry.
         assert!(recent.add(7, 0, 3, Register { rank: 2, ..register(1) }));
         assert!(recent.add(7, 0, 4, register(1)) && recent.add(8, 0, 3, register(1)));
         assert!(recent.add(u32::MAX, 0, u64::MAX, Register { index: 16_383, rank: 51 }));

@@ -1,7 +1,7 @@
-//! The registers of the visitor buckets that are open: what the store was sent already is not sent again.
+//! Registers of the open visitor buckets, to avoid sending the same visitors to the store again.
 //!
-//! A counter with few visitors has a small hash table of its registers, which takes some ten bytes for each, and one with
-//! many has all of them.
+//! A counter with few visitors has a small hash table, with about ten bytes per register. A counter with many
+//! visitors has an array of all registers.
 
 use std::sync::Arc;
 
@@ -10,42 +10,43 @@ use super::ring::{CHUNK, Visit};
 use crate::sketch::Register;
 use crate::time::Timestamp;
 
-/// The open buckets, the last of which is nearly always the one that is asked for.
+/// The open buckets. Lookups almost always hit the last bucket.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBuckets {
     buckets: Vec<OpenBucket>,
-    /// Registers on their way to whoever collects them.
+    /// A buffer for collected registers.
     spare: Vec<Register>,
 }
 
 #[derive(Debug)]
 struct OpenBucket {
     start: Timestamp,
-    /// The registers of counters, by their numbers.
+    /// Registers by counter number.
     counters: Vec<Registers>,
-    /// The counters with registers that rose and were not collected.
+    /// Counters with dirty registers.
     risen: Vec<u32>,
 }
 
-/// The registers of one counter in a bucket. A register that rose is marked until it is collected.
+/// The registers of a counter in a bucket. A register is dirty from when it rises until it is collected.
 #[derive(Debug)]
 enum Registers {
-    /// A hash table with linear probing: in each slot a rank, above which is the index; 0 where there is none.
+    /// A hash table with linear probing. A slot contains an index and a rank in the lowest byte, or 0 if it
+    /// is free.
     Few { slots: Box<[u32]>, used: u32, is_risen: bool },
-    /// The rank of each, and the blocks of them in which some are marked.
+    /// The ranks of all registers, and the blocks with dirty registers.
     Many { ranks: Arc<Ranks>, risen: u64 },
 }
 
-/// The number of buckets that may be open at once. What belongs to another is sent as often as it comes.
+/// Maximum number of open buckets. Visitors in any other bucket are sent as often as they return.
 const BUCKETS: usize = 4;
 
-/// The number of slots at first.
+/// Initial number of slots.
 const SLOTS: usize = 8;
 
-/// The number of slots from which on a counter gets a place among the busy ones, if it is free.
+/// A counter with this number of slots becomes busy if the shared slot is free.
 const BUSY_SLOTS: usize = 256;
 
-/// The number of slots from which on as many registers as there are take hardly more.
+/// At this number of slots, an array of all registers does not need much more memory.
 const MOST_SLOTS: usize = 2048;
 
 const RANK_BITS: u32 = 8;
@@ -58,8 +59,8 @@ impl OpenBuckets {
         self.buckets.iter().any(|open| open.start == bucket)
     }
 
-    /// Opens a bucket, in the place of the latest one if there are too many: that is still far away, or will never come. All that
-    /// rose was [collected](Self::collect).
+    /// Opens a bucket. If there are too many, this replaces the latest bucket, which is either still in the
+    /// future or will never come. Dirty registers must be [collected](Self::collect) first.
     #[cold]
     pub(crate) fn open(&mut self, bucket: Timestamp, busy: &Busy) {
         let opened = OpenBucket { start: bucket, counters: Vec::new(), risen: Vec::new() };
@@ -74,13 +75,13 @@ impl OpenBuckets {
         }
     }
 
-    /// Raises registers in a bucket, as far as they are lower; returns whether it is open.
+    /// Raises registers in a bucket to at least these ranks. Returns `false` if the bucket is not open.
     pub(crate) fn raise(&mut self, bucket: Timestamp, visits: &[Visit], busy: &Busy) -> bool {
         let open = self.buckets.iter_mut().rev().find(|open| open.start == bucket);
         open.map(|open| visits.chunks(CHUNK).for_each(|visits| open.raise(visits, busy))).is_some()
     }
 
-    /// Takes the registers that rose, of one counter after the other, in ascending order.
+    /// Takes the dirty registers, by counter and in ascending order.
     pub(crate) fn collect(&mut self, mut each: impl FnMut(u32, Timestamp, &[Register])) {
         for open in &mut self.buckets {
             for counter in open.risen.drain(..) {
@@ -91,14 +92,14 @@ impl OpenBuckets {
         }
     }
 
-    /// Drops the buckets that begin before `current`. All that rose was [collected](Self::collect).
+    /// Drops buckets with a start before `current`. Dirty registers must be [collected](Self::collect) first.
     pub(crate) fn close(&mut self, current: Timestamp, busy: &Busy) {
         self.buckets.retain(|open| open.start >= current);
         let first = busy.number(current);
         busy.leave(|_, number| number < first);
     }
 
-    /// Calls with every register that is set of these counters.
+    /// Calls `each` with all non-zero registers of these counters.
     pub(crate) fn each(&self, which: impl Fn(u32) -> bool, mut each: impl FnMut(u32, Timestamp, Register)) {
         for open in &self.buckets {
             for (number, registers) in (0..).zip(&open.counters).filter(|(number, _)| which(*number)) {
@@ -107,8 +108,8 @@ impl OpenBuckets {
         }
     }
 
-    /// Forgets the registers of these counters, so that they rise again when their visitors come again. All that rose was
-    /// [collected](Self::collect).
+    /// Drops the registers of these counters, so that returning visitors can raise them again. Dirty
+    /// registers must be [collected](Self::collect) first.
     pub(crate) fn forget(&mut self, which: impl Fn(u32) -> bool, busy: &Busy) {
         busy.leave(|number, _| which(number));
         for open in &mut self.buckets {
@@ -120,7 +121,8 @@ impl OpenBuckets {
 
 impl OpenBucket {
     fn raise(&mut self, visits: &[Visit], busy: &Busy) {
-        // Registers of many counters are in no cache. None of these looks waits for another.
+        // The registers of many counters do not fit into the cache. These lookups do not depend on each
+        // other, so the loads can overlap.
         let (mut rising, mut count) = ([0; CHUNK], 0);
         for (place, visit) in (0_u8..).zip(visits) {
             let registers = self.counters.get(visit.counter() as usize);
@@ -150,7 +152,8 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Returns whether a register has at least this rank, as far as one look can tell.
+    /// Returns `true` if a register has at least this rank. This only probes a single slot, and may thus
+    /// return `false` for a known visitor.
     #[inline]
     fn seem_to_have(&self, register: Register) -> bool {
         match self {
@@ -170,8 +173,8 @@ impl Registers {
         }
     }
 
-    /// Raises a register to at least this rank and marks it; returns whether it was lower. With many registers they need a place,
-    /// if there is one.
+    /// Raises a register to at least this rank and marks it as dirty. Returns `true` if it was lower. If
+    /// there are many registers, they move to a shared slot if there is one.
     fn raise(&mut self, register: Register, place: impl Fn() -> Option<Arc<Ranks>>) -> bool {
         match self {
             Self::Many { ranks, risen } => {
@@ -214,7 +217,7 @@ impl Registers {
         }
     }
 
-    /// Unmarks the registers that are marked and adds them to a list that is empty, in ascending order.
+    /// Clears all dirty bits, and appends the dirty registers to an empty list in ascending order.
     fn collect(&mut self, collected: &mut Vec<Register>) {
         match self {
             Self::Many { ranks, risen } => {
@@ -241,10 +244,10 @@ impl Registers {
     }
 }
 
-/// Returns the slot of a register, or the one where it would go.
+/// Returns the slot of a register, or the slot to insert it into.
 fn find(slots: &mut [u32], index: u16) -> &mut u32 {
     let mask = slots.len() - 1;
-    // The lower bits of a hash of the visitor, which are as good as any.
+    // The index is already part of a hash, so we can just use the lower bits.
     let mut at = usize::from(index) & mask;
     while slots[at] > 0 && unpacked(slots[at]).index != index {
         at = (at + 1) & mask;
@@ -279,7 +282,7 @@ mod tests {
 
     const BUCKET: Timestamp = Timestamp::from_unix(3600);
 
-    /// Open buckets, and the places of busy counters.
+    /// Open buckets, and the slots of busy counters.
     struct Opened(OpenBuckets, Busy);
 
     impl Opened {
@@ -287,7 +290,7 @@ mod tests {
             Self(OpenBuckets::default(), Busy::new(1))
         }
 
-        /// Raises registers of a bucket as the tally does; returns those that rose.
+        /// Raises registers in a bucket, like the tally does. Returns the registers that rose.
         fn raise(
             &mut self,
             bucket: Timestamp,
@@ -329,7 +332,7 @@ mod tests {
     #[test]
     fn what_rises_is_collected_exactly_when_it_is_raised_in_a_sketch() {
         let (mut open, mut sketches) = (Opened::new(), [const { None::<Sketch> }; 4]);
-        // The next but last has the place of the last one.
+        // The last two counters map to the same slot.
         let numbers = [0, 2, 1, 1 + 256];
         let mut n = 0_u64;
         for count in (1..300).cycle().take(600) {
@@ -338,7 +341,7 @@ mod tests {
             for _ in 0..count {
                 n += 1;
                 let which = [0, 1, 1, 2, 2, 2, 3, 3, 3][usize::try_from(n % 9).expect("small")];
-                // Few for the first, some for the next, and many for the last.
+                // Few visitors for the first counter, some for the second, many for the rest.
                 let visitor = [n % 100, n % 1000, n, n][which];
                 let register = Register::of(&visitor.to_le_bytes());
                 visits.push((numbers[which], register));
@@ -357,7 +360,7 @@ mod tests {
         let counters = &open.0.buckets[0].counters;
         let kinds = numbers.map(|number| matches!(counters[number as usize], Registers::Many { .. }));
         assert_eq!(kinds, [false, true, true, true]);
-        // Hits find what is there, and nothing else.
+        // Hits must find exactly the registers in the slot.
         let bucket = open.1.number(BUCKET);
         let found = |number| {
             open.all(number)
@@ -422,7 +425,7 @@ mod tests {
         let has = |open: &Opened, second| open.1.has(1, second, many[0].1) == Some(true);
         open.raise(at(1), &many, at(1));
         assert!(has(&open, 1) && !has(&open, 2));
-        // The latest of too many, without registers.
+        // Bucket 2 replaces the latest bucket.
         for second in [5, 4, 3, 2] {
             open.raise(at(second), &many, at(1));
         }

@@ -1,33 +1,35 @@
-//! The visitors of a thread's hits, on their way to the registers of their buckets.
+//! Visitors of a thread's hits, on the way to the registers of their buckets.
 //!
-//! Registers of many counters are in no cache, and a request would wait for each. So it leaves its visitors in a ring, and
-//! whoever folds raises many registers one after the other, without waiting in between.
+//! The registers of many counters do not fit into the cache, so that a request would stall on memory to raise
+//! them. Instead, it pushes visitors into a ring, and folding raises a batch of registers with overlapping
+//! loads.
 
 use crate::sketch::Register;
 use crate::time::Timestamp;
 use crate::visits::tally::own::Own;
 
-/// A ring with one writer, the thread of its stripe, and one reader at a time, whoever holds the backlog.
+/// A ring with a single writer, the thread of the stripe, and a single reader at a time, the holder of the
+/// backlog lock.
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: Box<[Own; ENTRIES]>,
-    /// The number of entries that were ever written.
+    /// Number of entries written so far.
     head: Own,
-    /// The bucket of the entry that was written last; the writer's.
+    /// Bucket of the last entry written. Only the writer uses this.
     bucket: Own,
-    /// The number of entries that were ever read.
+    /// Number of entries read so far.
     tail: Own,
-    /// The bucket of the entry that was read last; the reader's.
+    /// Bucket of the last entry read. Only the reader uses this.
     read_bucket: Own,
 }
 
-/// The number of entries: 16 KB.
+/// Number of entries: 16 KB.
 const ENTRIES: usize = 2048;
 
-/// The number of entries at which the thread that wrote the last one asks for the backlog.
+/// At this number of entries, the thread will try to drain it.
 const MANY: u64 = ENTRIES as u64 / 2;
 
-/// No bucket, before the first one.
+/// No bucket yet.
 const NONE: u64 = u64::MAX;
 
 impl Default for Ring {
@@ -43,11 +45,11 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds a visitor of a bucket, by the register that it raises; returns whether there was room.
+    /// Adds a visitor to a bucket, as the register to raise. Returns `false` if the ring is full.
     #[inline]
     pub(crate) fn push(&self, counter: u32, bucket: Timestamp, register: Register) -> bool {
         let mut head = self.head.get();
-        // One more may be needed for the bucket.
+        // We might need an additional entry for the bucket.
         if head - self.tail.get_after() >= ENTRIES as u64 - 1 {
             return false;
         }
@@ -61,13 +63,13 @@ impl Ring {
         true
     }
 
-    /// Returns whether it is time to [`drain`](Self::drain).
+    /// Returns `true` if the caller should [`drain`](Self::drain) the ring.
     #[inline]
     pub(crate) fn has_many(&self) -> bool {
         self.head.get() - self.tail.get() >= MANY
     }
 
-    /// Takes all visitors, some of one bucket at once.
+    /// Takes all visitors, in chunks of the same bucket.
     pub(crate) fn drain(&self, mut each: impl FnMut(Timestamp, &[Visit])) {
         let (head, tail) = (self.head.get_after(), self.tail.get());
         let (mut visits, mut count) = ([Visit(0); CHUNK], 0);
@@ -96,10 +98,10 @@ impl Ring {
     }
 }
 
-/// The most visits that are taken at once.
+/// Maximum number of visits in a chunk.
 pub(crate) const CHUNK: usize = 64;
 
-/// A visitor of a counter, by the register that it raises.
+/// A visitor of a counter, as the register to raise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visit(u64);
 
@@ -109,7 +111,7 @@ impl Visit {
         Self(u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank))
     }
 
-    /// Returns the visit of another counter by the same visitor.
+    /// Returns a visit to a different counter by the same visitor.
     pub(crate) fn on(self, counter: u32) -> Self {
         Self::new(counter, self.register())
     }
@@ -125,7 +127,7 @@ impl Visit {
     }
 }
 
-/// The last eight bits of an entry are a rank, which is never 0, or 0 where the entry is a bucket.
+/// The lowest eight bits of an entry are either a rank, which is never 0, or 0 if the entry is a bucket.
 const RANK_BITS: u32 = 8;
 
 const INDEX_BITS: u32 = 16;
@@ -144,7 +146,7 @@ const fn bucket_of(entry: u64) -> u64 {
 
 #[inline]
 fn place(at: u64) -> usize {
-    // A usize may be shorter, but not than the mask.
+    // A `usize` might be shorter than 64 bits, but not shorter than the mask.
     #[allow(clippy::cast_possible_truncation, reason = "masked")]
     let place = at as usize;
     place % ENTRIES

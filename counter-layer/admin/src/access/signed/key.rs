@@ -1,8 +1,9 @@
-//! The key that sessions and links are signed with.
+//! The key that signs sessions and links.
 //!
-//! A client with a session or a link can test guesses of the token against its signature, without sending a request. So
-//! the key is derived by Argon2id, which makes each guess take tens of milliseconds and 19 MiB of memory. The token is
-//! the only thing that all instances share before they read the store, so the salt is constant.
+//! A client with a session or a link can check guesses of the token against the signature, without sending
+//! requests. Therefore, we derive the key by Argon2id, so that each guess takes tens of milliseconds and 19
+//! MiB of memory. The salt is constant, because all instances must derive the same key, and they only share
+//! the token until they read the store.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use hmac::{Hmac, Mac};
@@ -12,14 +13,15 @@ use sha2::Sha256;
 #[derive(Clone)]
 pub(crate) struct TokenKey(Hmac<Sha256>);
 
-/// The memory in KiB, the number of passes and of lanes. The OWASP Password Storage Cheat Sheet recommends this memory and
-/// two passes at the least; three times the passes take the time that a start can spare, and no more memory.
+/// Memory in KiB, passes and lanes. The OWASP Password Storage Cheat Sheet recommends this amount of memory
+/// with at least two passes. We use three times as many passes: the startup can take this time, but should
+/// not need more memory.
 const COSTS: (u32, u32, u32) = (19 * 1024, 6, 1);
 
 const SALT: &[u8] = b"counter-layer admin token 1";
 
 impl TokenKey {
-    /// Derives the key of a token, which takes about 50 ms in a release build.
+    /// Derives the key of a token. This takes about 50 ms in a release build.
     pub(crate) fn derive(token: &str) -> Self {
         let (memory, passes, lanes) = COSTS;
         let params = Params::new(memory, passes, lanes, None).expect("costs within the limits of Argon2");
@@ -34,7 +36,7 @@ impl TokenKey {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// Returns a signature for one purpose; those of different purposes never agree.
+    /// Starts a signature. Signatures with different purposes never match.
     pub(crate) fn sign(&self, purpose: &'static [u8]) -> Hmac<Sha256> {
         self.0.clone().chain_update(purpose)
     }

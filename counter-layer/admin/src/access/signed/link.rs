@@ -1,8 +1,8 @@
-//! Links that show one view of the dashboard to those who have no access.
+//! Links that share a view of the dashboard with clients that don't have access.
 //!
-//! A link says what it shows and when it ends, and is signed with the token's key: every instance accepts it, and none
-//! stores it. The signature also covers the generation, so that all links can be [revoked](super::revocation) at once. A
-//! link opens the page that it names, with the style of that page, and nothing else.
+//! A link contains the view and the expiry, and is signed with the token key, so all instances accept it
+//! without storing anything. The signature also covers the generation, so we can [revoke](super::revocation)
+//! all links. A link only opens the given page and the stylesheet.
 
 use counter_core::Timestamp;
 use hmac::{Hmac, Mac};
@@ -14,11 +14,11 @@ use super::key::TokenKey;
 use super::revocation::Generation;
 use super::session::{read_signature, write_signature};
 
-/// Signs links with the key of a token, and verifies them.
+/// Signs and verifies links with the token key.
 #[derive(Clone)]
 pub(crate) struct Links(TokenKey);
 
-/// A link whose signature may be anybody's.
+/// A link whose signature has not been verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link<'a> {
     path: &'a str,
@@ -27,12 +27,12 @@ pub(crate) struct Link<'a> {
     signature: [u8; 32],
 }
 
-/// The end of the paths that links lead to.
+/// The suffix of a shared path.
 pub(crate) const SHARED: &str = "/shared";
-/// The end of the path of their style, behind that.
+/// The suffix of the stylesheet path, after [`SHARED`].
 pub(crate) const STYLE: &str = "/style.css";
 
-/// A beginning that nothing else signed with the token has.
+/// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin link 1:";
 
 const UNTIL: &str = "&until=";
@@ -43,21 +43,21 @@ impl Links {
         Self(key)
     }
 
-    /// Returns the query of a link to this path below the router, which shows this query until then.
+    /// Returns the query of a link to this path and query, which will be valid until `until`.
     pub(crate) fn sign(&self, path: &str, query: &str, until: Timestamp, generation: Generation) -> String {
         let query = format!("{query}{UNTIL}{until}");
         let signature = write_signature(self.over(path, &query, generation));
         format!("{query}{SIGNATURE}{signature}")
     }
 
-    /// Returns `true` if the link was signed with this key, in this generation.
+    /// Returns `true` if the link was signed with this key and generation.
     pub(crate) fn signed(&self, link: &Link<'_>, generation: Generation) -> bool {
-        // It compares in constant time.
+        // Compares in constant time.
         self.over(link.path, link.query, generation).verify_slice(&link.signature).is_ok()
     }
 
     fn over(&self, path: &str, query: &str, generation: Generation) -> Hmac<Sha256> {
-        // A path has no question mark.
+        // This is unambiguous because a path can't contain a question mark.
         self.0
             .sign(LABEL)
             .chain_update(generation.to_bytes())
@@ -68,7 +68,7 @@ impl Links {
 }
 
 impl<'a> Link<'a> {
-    /// Reads the link that a request follows, or that its style comes with, if it is not over.
+    /// Parses the link of a page request or a stylesheet request. Returns `None` if the link has expired.
     pub(crate) fn read(parts: &'a Parts, now: Timestamp) -> Option<Self> {
         let (path, query) = (parts.uri.path(), parts.uri.query()?);
         let (query, signature) = query.rsplit_once(SIGNATURE)?;
@@ -84,13 +84,13 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Returns `true` if a request is for a page that takes a link, or for the style of one.
+/// Returns `true` if the path is for a shared page or the stylesheet.
 pub(crate) fn takes_one(parts: &Parts) -> bool {
     let path = parts.uri.path();
     path.strip_suffix(STYLE).unwrap_or(path).ends_with(SHARED)
 }
 
-/// Returns `true` if a request only reads, as one does that follows a link.
+/// Returns `true` for a read-only method. Links only allow these.
 pub(crate) fn reads(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
 }

@@ -1,8 +1,8 @@
-//! Sessions and links that end before the time that is written into them.
+//! Revocation of sessions and links that have not expired yet.
 //!
-//! All sessions of a token belong to a generation, and so do all links. The signature covers the generation, so a new
-//! generation makes every older session or link invalid, without comparing clocks. Sessions that are logged out are listed one by
-//! one. Each token has a document in the store with both, which every instance reads again every few seconds.
+//! All sessions of a token share a generation, and so do all links. The signature covers the generation, so a
+//! new generation invalidates all older sessions or links without comparing clocks. Individual logouts are
+//! listed. The store has a document for each token, and instances refresh this document every few seconds.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,29 +13,29 @@ use counter_core::{Error, ErrorKind, MemoryStore};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
-/// A random number that replaces that of all earlier sessions or links; 0 until the first is replaced.
+/// A random number, replaced in order to revoke all existing sessions or links. The initial generation is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Generation(u64);
 
-/// The random number that identifies a session.
+/// A random session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// The revocations of one token, as the store has them.
+/// The stored revocations of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Revoked {
     pub(crate) sessions: Generation,
     pub(crate) links: Generation,
-    /// The sessions of this generation that were logged out.
+    /// Logged out sessions of the current generation.
     logged_out: Vec<SessionId>,
-    /// The number of changes. A store with fewer of them than before went back to an older document.
+    /// The number of changes. If this decreases, the store went back to an older document.
     changes: u64,
 }
 
-/// The revocations of one token: the document in the store, and a copy of it.
+/// The revocations of a token: the document in the store, and a cached copy.
 pub(crate) struct Revocations {
     documents: Arc<dyn DocumentStore>,
-    /// The name of the document.
+    /// The document name.
     name: String,
     known: Mutex<Known>,
     /// Held by the request that reads the document.
@@ -45,26 +45,27 @@ pub(crate) struct Revocations {
 #[derive(Debug, Default)]
 struct Known {
     revoked: Arc<Revoked>,
-    /// The time at which the document was last read, or could not be read.
+    /// When we last tried to read the document.
     tried: Option<Instant>,
     is_failing: bool,
-    /// Sessions that were logged out here while the store could not be written.
+    /// Logouts that could not be written to the store.
     unwritten: Vec<SessionId>,
 }
 
-/// The time after which a request reads the document again.
+/// How often to refresh the document.
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The same for a request whose session or link is not valid, because another instance may have begun a generation.
+/// How often to refresh the document for invalid sessions or links, which might belong to a new generation of
+/// another instance.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time that a request waits for the document.
+/// How long a request waits for the document.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time that a change may take.
+/// How long a change may take.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of sessions that are listed one by one; one more ends all of them.
+/// Maximum number of listed logouts. If this is exceeded, all sessions are revoked.
 const MAX_LOGGED_OUT: usize = 500;
 
 const LOCK_POISONED: &str = "nothing panics under this lock";
@@ -73,7 +74,7 @@ impl Generation {
     #[cfg(test)]
     pub(crate) const FIRST: Self = Self(0);
 
-    /// Returns a new generation, or `None` if the operating system has no randomness to give.
+    /// Returns a new generation, or `None` if the operating system does not provide randomness.
     pub(crate) fn random() -> Option<Self> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).ok()?;
@@ -90,13 +91,13 @@ impl Revoked {
         self.logged_out.contains(&session)
     }
 
-    /// Begins a generation of sessions.
+    /// Starts a new generation of sessions.
     fn end_sessions(&mut self, next: Generation) {
         self.sessions = next;
         self.logged_out.clear();
     }
 
-    /// Lists a session, or begins a generation if the list is full.
+    /// Lists a logout, or starts a new generation if the list is full.
     fn log_out(&mut self, session: SessionId, next: Generation) {
         if self.is_logged_out(session) {
             return;
@@ -122,7 +123,7 @@ impl Revoked {
 }
 
 impl Revocations {
-    /// Keeps revocations in this process, until it ends.
+    /// Stores revocations in this process only. They are lost when it exits.
     pub(crate) fn in_memory(name: String) -> Self {
         Self::new(Arc::new(MemoryStore::new()), name)
     }
@@ -135,13 +136,13 @@ impl Revocations {
         &self.name
     }
 
-    /// Returns `true` if the document could not be read the last time, so that what other instances have revoked since
-    /// is not known.
+    /// Returns `true` if the latest read failed, i.e. if revocations by other instances are unknown.
     pub(crate) fn is_failing(&self) -> bool {
         self.known().is_failing
     }
 
-    /// Returns whether the revocations pass a test, those of other instances included.
+    /// Returns whether the revocations pass a test. Refreshes the document if they don't, to include other
+    /// instances.
     pub(crate) async fn pass(&self, test: impl Fn(&Revoked) -> bool) -> bool {
         if test(&*self.within(REFRESH_INTERVAL).await) {
             return true;
@@ -149,7 +150,7 @@ impl Revocations {
         test(&*self.within(RETRY_INTERVAL).await)
     }
 
-    /// Returns the revocations, read now if that is possible.
+    /// Reads the document now, or returns the cached revocations if this fails.
     pub(crate) async fn read(&self) -> Arc<Revoked> {
         self.within(Duration::ZERO).await
     }
@@ -157,8 +158,8 @@ impl Revocations {
     /// Logs a session out.
     ///
     /// # Errors
-    /// Fails when the store cannot be written. The session then has ended at this instance, and ends at the others once
-    /// the store can be written again.
+    /// Fails if the store can't be written. In this case, the session ends immediately on this instance, and
+    /// will end on other instances when the store is available again.
     pub(crate) async fn log_out(&self, session: SessionId) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         let written = self.change(|revoked| revoked.log_out(session, next)).await;
@@ -175,22 +176,23 @@ impl Revocations {
     /// Ends all sessions.
     ///
     /// # Errors
-    /// Fails when the store cannot be written; then it may or may not have been done.
+    /// Fails if the store can't be written. The change may or may not have been applied.
     pub(crate) async fn end_sessions(&self) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         self.change(|revoked| revoked.end_sessions(next)).await
     }
 
-    /// Ends all links.
+    /// Revokes all links.
     ///
     /// # Errors
-    /// Fails when the store cannot be written; then it may or may not have been done.
+    /// Fails if the store can't be written. The change may or may not have been applied.
     pub(crate) async fn end_links(&self) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         self.change(|revoked| revoked.links = next).await
     }
 
-    /// Returns revocations that were read at most so long ago, or the last known ones if the store does not answer.
+    /// Returns revocations that are at most this old, or the cached revocations if the store does not
+    /// respond.
     async fn within(&self, age: Duration) -> Arc<Revoked> {
         let (revoked, is_fresh, is_first) = {
             let known = self.known();
@@ -200,7 +202,8 @@ impl Revocations {
         if is_fresh {
             return revoked;
         }
-        // One request reads the document. Others use the copy, unless there is none yet.
+        // Only one request reads the document. Concurrent requests use the cached copy, unless there is none
+        // yet.
         let asked = Instant::now();
         let _reading = match self.reading.try_lock() {
             Ok(reading) => reading,
@@ -217,7 +220,8 @@ impl Revocations {
         Arc::clone(&self.known().revoked)
     }
 
-    /// Reads the document, and writes it if it lacks logouts of this instance, or if the store has lost it.
+    /// Reads the document. If it lacks logouts of this instance, or the store lost it, this also writes the
+    /// document.
     async fn fetch(&self) -> Result<(), Error> {
         let unwritten = self.known().unwritten.clone();
         let (revoked, is_lost) = self.latest(&self.documents.read(&self.name).await?)?;
@@ -231,8 +235,8 @@ impl Revocations {
         Ok(())
     }
 
-    /// Returns the revocations of a document, or the copy if the store went back, such as by a restart without its data;
-    /// and whether it did.
+    /// Returns the revocations in a document. If the store went back, e.g. after a restart without data, this
+    /// returns the cached copy and `true` instead.
     fn latest(&self, document: &Document) -> Result<(Revoked, bool), Error> {
         let stored = Revoked::decode(&document.content, &self.name)?;
         let known = Arc::clone(&self.known().revoked);
@@ -240,7 +244,7 @@ impl Revocations {
         Ok((if is_lost { Revoked::clone(&known) } else { stored }, is_lost))
     }
 
-    /// Changes the document, repeatedly if other instances do so at the same time.
+    /// Changes the document. Retries if other instances change it concurrently.
     async fn change(&self, change: impl Fn(&mut Revoked) + Send) -> Result<(), Error> {
         let changed = timeout(CHANGE_TIMEOUT, self.replace(change)).await;
         changed.unwrap_or_else(|late| Err(Error::new(ErrorKind::Unavailable).caused_by(late)))

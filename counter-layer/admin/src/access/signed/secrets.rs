@@ -12,7 +12,7 @@ use super::link::{Link, Links};
 use super::revocation::{REFRESH_INTERVAL, Revocations};
 use super::session::{Claim, Sessions};
 
-/// A token, and the sessions and links that are signed with its key.
+/// A token, with the sessions and links that are signed with the derived key.
 pub(crate) struct Secrets {
     token: String,
     sessions: Sessions,
@@ -20,7 +20,7 @@ pub(crate) struct Secrets {
     revocations: Revocations,
 }
 
-/// A session that a request has shown.
+/// The session of a request.
 #[derive(Clone)]
 pub(crate) struct OpenSession {
     pub(crate) secrets: Arc<Secrets>,
@@ -28,13 +28,13 @@ pub(crate) struct OpenSession {
     end: Timestamp,
 }
 
-/// The smallest number of characters in a token.
+/// The minimum number of characters in a token.
 pub(crate) const MIN_TOKEN_CHARS: usize = 16;
 
-/// The name of a document of revocations begins with this, before an id of the token.
+/// Prefix of the document name. The rest is a token id.
 const DOCUMENT: &str = "admin-access:";
 
-/// What is signed to identify the token.
+/// The message to sign in order to get the token id.
 const ID: &[u8] = b"counter-layer admin document 1:";
 
 impl Secrets {
@@ -50,7 +50,7 @@ impl Secrets {
         }
     }
 
-    /// Returns the same secrets with revocations that all instances over a store share.
+    /// Returns a copy that stores revocations in these documents, so that all instances share them.
     pub(crate) fn stored_in(&self, documents: Arc<dyn DocumentStore>) -> Self {
         Self {
             token: self.token.clone(),
@@ -60,18 +60,18 @@ impl Secrets {
         }
     }
 
-    /// Compares a token with this one, in a time that reveals nothing but whether the lengths are the same.
+    /// Compares a token in constant time. Only the length can leak.
     pub(crate) fn is(&self, token: &str) -> bool {
         token.as_bytes().ct_eq(self.token.as_bytes()).into()
     }
 
-    /// Begins a session, or returns `None` if the operating system has no randomness to give.
+    /// Starts a session, or returns `None` if the operating system does not provide randomness.
     pub(crate) async fn begin_session(&self, lifetime: Duration) -> Option<String> {
         let generation = self.revocations.read().await.sessions;
         self.sessions.begin(Timestamp::now(), lifetime, generation)
     }
 
-    /// Returns `true` if a session was signed with this token and was not revoked.
+    /// Returns `true` if the session was signed with this token and has not been revoked.
     pub(crate) async fn accepts(&self, session: &Claim<'_>) -> bool {
         let is_valid = |generation| self.sessions.signed(session, generation);
         self.revocations
@@ -82,7 +82,7 @@ impl Secrets {
     /// Ends a session.
     ///
     /// # Errors
-    /// Fails when the store cannot be written: the session has ended at this instance only.
+    /// Fails if the store can't be written. In this case, the session only ends on this instance.
     pub(crate) async fn log_out(&self, session: &Claim<'_>) -> Result<(), Error> {
         self.revocations.log_out(session.id()).await
     }
@@ -90,31 +90,31 @@ impl Secrets {
     /// Ends all sessions.
     ///
     /// # Errors
-    /// Fails when the store cannot be written.
+    /// Fails if the store can't be written.
     pub(crate) async fn end_sessions(&self) -> Result<(), Error> {
         self.revocations.end_sessions().await
     }
 
-    /// Returns the query of a link to this path below the router, which shows this query until then.
+    /// Returns the query of a link to this path and query, which will be valid until `until`.
     pub(crate) async fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> String {
         let generation = self.revocations.read().await.links;
         self.links.sign(path, query, until, generation)
     }
 
-    /// Returns `true` if a link was signed with this token and was not revoked.
+    /// Returns `true` if the link was signed with this token and has not been revoked.
     pub(crate) async fn opens(&self, link: &Link<'_>) -> bool {
         self.revocations.pass(|revoked| self.links.signed(link, revoked.links)).await
     }
 
-    /// Ends all links.
+    /// Revokes all links.
     ///
     /// # Errors
-    /// Fails when the store cannot be written.
+    /// Fails if the store can't be written.
     pub(crate) async fn end_links(&self) -> Result<(), Error> {
         self.revocations.end_links().await
     }
 
-    /// Returns `true` if the store could not be read the last time.
+    /// Returns `true` if the latest read of the store failed.
     pub(crate) fn is_failing(&self) -> bool {
         self.revocations.is_failing()
     }
@@ -125,7 +125,7 @@ impl OpenSession {
         Self { secrets, cookie: cookie.to_owned(), end: claim.end() }
     }
 
-    /// Completes when the session has ended or is revoked.
+    /// Completes when the session expires or is revoked.
     pub(crate) async fn ended(self) {
         let left = Duration::from_secs(self.end.as_unix().saturating_sub(Timestamp::now().as_unix()));
         tokio::select! {

@@ -1,8 +1,8 @@
-//! Sessions: what the cookie of a browser holds after a login with the token.
+//! Sessions, which browsers store as a cookie after a login with the token.
 //!
-//! All instances with the token must accept a session, so it says when it ends and is signed with the token's key:
-//! `{end}.{nonce}.{signature}`, in hexadecimal digits. The signature also covers the generation, so that all sessions can be
-//! [revoked](super::revocation) at once.
+//! All instances with the token must accept a session, so it contains the expiry and is signed with the token
+//! key: `{end}.{nonce}.{signature}`, in hexadecimal digits. The signature also covers the generation, so we
+//! can [revoke](super::revocation) all sessions.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use sha2::Sha256;
 use super::key::TokenKey;
 use super::revocation::{Generation, SessionId};
 
-/// Signs sessions with the key of a token, and verifies them.
+/// Signs and verifies sessions with the token key.
 #[derive(Clone)]
 pub(crate) struct Sessions(TokenKey);
 
-/// A session whose signature may be anybody's.
+/// A session whose signature has not been verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim<'a> {
     /// The signed part.
@@ -27,11 +27,11 @@ pub(crate) struct Claim<'a> {
     id: SessionId,
 }
 
-/// Left in a request that came in by a session.
+/// Request extension: the client has a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedIn;
 
-/// A beginning that nothing else signed with the token has.
+/// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin session 1:";
 
 const BODY: usize = 16 + 1 + 32;
@@ -42,9 +42,9 @@ impl Sessions {
         Self(key)
     }
 
-    /// Begins a session, or returns `None` if the operating system has no randomness to give.
+    /// Starts a session, or returns `None` if the operating system does not provide randomness.
     pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration, generation: Generation) -> Option<String> {
-        // A session is not guessed by guessing a token, even when it is known when the session began.
+        // Without the nonce, it would be enough to guess the token and the start time of a session.
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let end = now.plus(lifetime.as_secs()).as_unix();
@@ -53,9 +53,9 @@ impl Sessions {
         Some(format!("{body}.{signature}"))
     }
 
-    /// Returns `true` if the session was signed with this key, in this generation.
+    /// Returns `true` if the session was signed with this key and generation.
     pub(crate) fn signed(&self, claim: &Claim<'_>, generation: Generation) -> bool {
-        // It compares in constant time.
+        // Compares in constant time.
         self.over(claim.body, generation).verify_slice(&claim.signature).is_ok()
     }
 
@@ -65,7 +65,7 @@ impl Sessions {
 }
 
 impl<'a> Claim<'a> {
-    /// Reads a session that is not over.
+    /// Parses a session that has not expired.
     pub(crate) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
         let (body, signature) = text.split_at_checked(BODY)?;
         let signature = read_signature(signature.strip_prefix('.')?)?;
@@ -74,7 +74,7 @@ impl<'a> Claim<'a> {
             return None;
         }
         let end = Timestamp::from_unix(u64::from_str_radix(end, 16).ok()?);
-        // Half of the nonce is enough to tell sessions apart.
+        // Half of the nonce is enough to distinguish sessions.
         let id = SessionId(u64::from_str_radix(nonce.get(..16)?, 16).ok()?);
         Some(Self { body, signature, end, id }).filter(|claim| now < claim.end)
     }
@@ -88,7 +88,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Writes a signature in hexadecimal digits.
+/// Formats a signature as hexadecimal digits.
 pub(super) fn write_signature(signed: Hmac<Sha256>) -> String {
     let signature: [u8; 32] = signed.finalize().into_bytes().into();
     let (halves, _) = signature.as_chunks::<16>();
@@ -96,7 +96,7 @@ pub(super) fn write_signature(signed: Hmac<Sha256>) -> String {
     format!("{high:032x}{low:032x}")
 }
 
-/// Reads a signature, of which there is one form only.
+/// Parses a signature. Only the canonical form is accepted.
 pub(super) fn read_signature(text: &str) -> Option<[u8; 32]> {
     let text = Some(text).filter(|text| text.len() == SIGNATURE && has_digits(text))?;
     let half = |range| Some(u128::from_str_radix(text.get(range)?, 16).ok()?.to_be_bytes());
@@ -134,7 +134,7 @@ mod tests {
             (1, NOON.plus(3599), true),
             (1, NOON.plus(3600), false),
             (1, NOON.plus(86_400), false),
-            // Of an instance whose clock is ahead.
+            // Signed by an instance whose clock is ahead.
             (1, NOON.minus(60), true),
             (2, NOON, false),
         ] {

@@ -2,30 +2,30 @@ use counter_alert::Explanation;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The numbers by which a bucket was judged.
+/// The evaluation of a bucket.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertBucket {
-    /// The bucket's first Unix second.
+    /// Unix time of the bucket start.
     start: u64,
-    /// The condition holds.
+    /// Whether the condition is met.
     is_met: bool,
-    /// The value in the unit of the rule.
+    /// The value, in the unit of the rule.
     value: f64,
-    /// The bound that it is compared with.
+    /// The bound to compare with.
     bound: f64,
-    /// A text that belongs to the value, such as the value of a label that is new; null where there is none.
+    /// A text that describes the value, e.g. a new label value; otherwise null.
     label: Option<String>,
-    /// The value that was expected; null for a rule that expects none.
+    /// The expected value; null if the rule does not use expectations.
     expected: Option<f64>,
-    /// The values that would be usual; null for a rule that expects none.
+    /// The normal range; null if the rule does not use expectations.
     band: Option<AlertBand>,
-    /// The model by which it was expected, in words; null for a rule that has none.
+    /// A description of the model; null if the rule does not use a model.
     model: Option<String>,
-    /// The usual error of what the model expects; null for a rule that has none.
+    /// The typical model error; null if the rule does not use a model.
     error: Option<f64>,
 }
 
-/// The values that would be usual.
+/// The normal range.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertBand {
     low: f64,

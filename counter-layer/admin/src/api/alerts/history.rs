@@ -9,18 +9,18 @@ use crate::api::parameter::Asked;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
-/// The last messages, 500 at most, the latest first.
+/// The latest messages in descending order, up to 500.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertHistory {
     messages: Vec<AlertMessage>,
 }
 
-/// A message, and what has become of it.
+/// A message, with the delivery state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertMessage {
-    /// The id by which receivers tell repetitions.
+    /// The message id, which receivers can use to detect duplicates.
     id: String,
-    /// The name of the rule; `test` for a test.
+    /// The rule name; `test` for a test.
     rule: String,
     /// `raised`, `resolved` or `test`.
     #[schema(value_type = String)]
@@ -28,22 +28,23 @@ pub(crate) struct AlertMessage {
     /// `info`, `warning` or `critical`.
     #[schema(value_type = String)]
     severity: Severity,
-    /// The width of the buckets that the rule looks at, in seconds; 0 for a test.
+    /// Bucket width in seconds; 0 for a test.
     precision: u32,
-    /// The first Unix second of the bucket that decided.
+    /// Unix time of the start of the deciding bucket.
     start: u64,
-    /// The value in that bucket.
+    /// The value of this bucket.
     value: f64,
-    /// The bound that it is compared with.
+    /// The bound to compare with.
     bound: f64,
     reason: String,
-    /// The Unix time at which it was written.
+    /// Unix time at which the message was created.
     at: u64,
-    /// `waiting`, `arrived`, `silenced`, or `lost` where no receiver took it until there was no more room.
+    /// `waiting`, `arrived`, `silenced`, or `lost` if the message was dropped from a full queue because
+    /// receivers did not accept it.
     arrival: &'static str,
-    /// The Unix time at which it had arrived; null where it has not.
+    /// Unix time of the delivery; null if the message has not arrived.
     arrived_at: Option<u64>,
-    /// The buckets that decided, oldest first; of more than 6 the last ones.
+    /// The buckets that decided, in ascending order; only the latest 6.
     buckets: Vec<AlertBucket>,
 }
 

@@ -9,19 +9,19 @@ use crate::api::parameter::Asked;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
-/// The rules, in the order of the application.
+/// The rules, in the order in which the application defined them.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRules {
     rules: Vec<AlertRule>,
 }
 
-/// A rule, and what is known of it.
+/// A rule, with the current state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRule {
     name: String,
-    /// The condition in words.
+    /// A description of the condition.
     condition: String,
-    /// The counters that the condition looks at.
+    /// The counters used by the condition.
     counters: Vec<String>,
     /// `hits`, `share`, `seconds`, `bytes` or `count`.
     #[schema(value_type = String)]
@@ -29,25 +29,25 @@ pub(crate) struct AlertRule {
     /// `info`, `warning` or `critical`.
     #[schema(value_type = String)]
     severity: Severity,
-    /// The width of the buckets that it looks at, in seconds; null for a rule about the process that answers.
+    /// Bucket width in seconds; null for a rule about the responding process.
     precision: Option<u32>,
-    /// The buckets in a row that raise the alert.
+    /// How many consecutive buckets raise the alert.
     raise_after: u32,
-    /// The buckets in a row that resolve it.
+    /// How many consecutive buckets resolve the alert.
     resolve_after: u32,
-    /// `raised`, `ok`, or `unknown` before the first verdict.
+    /// `raised`, `ok`, or `unknown` if the rule has not been evaluated yet.
     state: &'static str,
-    /// The start of the bucket that raised the alert; null where it is not raised.
+    /// The start of the bucket that raised the alert; null if it is not raised.
     raised_since: Option<u64>,
-    /// The end of the silence; null where there is none.
+    /// The end of the silence; null if the rule is not silenced.
     silenced_until: Option<u64>,
-    /// The end of the last bucket that was looked at; null before the first.
+    /// The end of the latest evaluated bucket; null if the rule has not been evaluated yet.
     judged_until: Option<u64>,
-    /// The reason why the alert is raised; null where it is not.
+    /// Why the alert is raised; null if it is not raised.
     reason: Option<String>,
-    /// The numbers of the last bucket with a verdict; null before the first.
+    /// The evaluation of the latest bucket; null if the rule has not been evaluated yet.
     last: Option<AlertBucket>,
-    /// The buckets that raised or resolved the alert last, oldest first; of more than 6 the last ones.
+    /// The buckets that most recently raised or resolved the alert, in ascending order; only the latest 6.
     buckets: Vec<AlertBucket>,
 }
 

@@ -12,11 +12,11 @@ use crate::api::parameter::{Asked, RuleName, Seconds};
 use crate::api::route::Route;
 use crate::problem::Problem;
 
-/// The silence of a rule.
+/// A silenced rule.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertSilence {
     rule: String,
-    /// The Unix time at which it ends; null where the rule is not silenced any more.
+    /// Unix time of the end; null if the rule is not silenced.
     silenced_until: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ async fn silence_rule(
     Ok(Json(AlertSilence { rule, silenced_until: until.map(Timestamp::as_unix) }))
 }
 
-/// Silences a rule, and returns the end of the silence.
+/// Silences a rule, and returns when the silence will end.
 pub(crate) async fn silence(
     alerts: &Alerts,
     rule: &str,

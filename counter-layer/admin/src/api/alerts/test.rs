@@ -8,10 +8,10 @@ use crate::api::parameter::Asked;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
-/// A test that is on its way.
+/// A test message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertTest {
-    /// The id of the message, by which the history has it.
+    /// The message id, which is also used in the history.
     id: String,
 }
 

@@ -1,8 +1,8 @@
-//! Shares one reading of the store between all listeners that follow the same counters.
+//! Shares store reads between listeners that follow the same counters.
 //!
-//! If the latest reading is more than a second old, the next listener starts a new one, and the other listeners wait
-//! for the same future. Because each listener polls that future, a listener that is dropped or stalls cannot delay
-//! the others.
+//! If the latest reading is more than a second old, the next listener starts a new one, and other listeners
+//! wait on the same future. All of them poll this future, so it will make progress even if a listener stalls
+//! or is dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,25 +17,25 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 
-/// The interval between two readings of the open buckets.
+/// Interval between reads of the open buckets.
 pub(super) const READ_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval between two readings of all buckets, to find late hits and forgotten counters.
+/// Interval between full reads, which find late hits and forgotten counters.
 const READ_ALL_INTERVAL: Duration = Duration::from_secs(10);
-/// How many seconds after its end a bucket counts as open, because most late hits arrive within that time.
+/// How many seconds after its end we still treat a bucket as open. Late hits usually arrive within this time.
 const OPEN_SECONDS: u64 = 60;
 
-/// The feeds that have listeners.
+/// Feeds with at least one listener.
 #[derive(Debug)]
 pub(super) struct Feeds(Mutex<HashMap<Followed, Weak<Feed>>>);
 
-/// The counters and the precision that listeners follow.
+/// The counters and the precision of a feed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Followed {
     pub(super) counters: Arc<[CounterName]>,
     pub(super) precision: Precision,
 }
 
-/// The readings of some counters at one precision.
+/// Reads some counters at one precision.
 pub(super) struct Feed {
     stats: Stats,
     followed: Followed,
@@ -43,30 +43,30 @@ pub(super) struct Feed {
     latest: Mutex<Option<Latest>>,
 }
 
-/// The most recent reading, finished or not.
+/// The most recent reading, which may still be running.
 struct Latest {
     started: Instant,
     reading: Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>>,
 }
 
-/// The samples of the counters of a feed at one time.
+/// The samples of a feed at some point in time.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// When the store replied.
     pub(super) done: Instant,
-    /// The start of the first bucket that is followed.
+    /// The start of the oldest bucket.
     pub(super) oldest: Timestamp,
-    /// The end of the current bucket, up to which the store was read.
+    /// The end of the current bucket.
     pub(super) end: Timestamp,
-    /// When all buckets were read, by this reading or an earlier one.
+    /// When all buckets were read, in this or an earlier reading.
     pub(super) all_read: Instant,
-    /// The start of the first open bucket. This reading covers the open buckets.
+    /// The start of the open buckets, which are always read.
     pub(super) open_from: Timestamp,
     all: Part,
     open: Part,
 }
 
-/// The samples of each counter.
+/// Samples by counter.
 type Part = Arc<Vec<Result<Series, Unreadable>>>;
 
 impl Feeds {
@@ -74,7 +74,7 @@ impl Feeds {
         Self(Mutex::default())
     }
 
-    /// Returns the feed of these counters, which covers the retention `kept`.
+    /// Returns the feed of these counters, over the retention `retention`.
     pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed> {
         let followed = Followed { counters: counters.into(), precision: kept.precision };
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,13 +98,13 @@ impl Feed {
         self.followed.precision
     }
 
-    /// Returns a reading that is less than a second old. It may have been started by another listener.
+    /// Returns a reading that is less than a second old, possibly started by a different listener.
     pub(super) async fn latest(&self) -> Result<Arc<Reading>, Arc<Error>> {
         let reading = self.start_or_join(Instant::now());
         reading.await
     }
 
-    /// Returns the latest reading, and starts a new one if that is too old.
+    /// Returns the latest reading, or starts a new one if it is too old.
     fn start_or_join(&self, now: Instant) -> Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match &*latest {
@@ -145,7 +145,8 @@ async fn read(
 }
 
 impl Reading {
-    /// Returns the samples of the counter at this index: of all buckets if `whole`, else of the open buckets.
+    /// Returns the samples of the counter at this index: all buckets if `whole`, otherwise just the open
+    /// buckets.
     pub(super) fn of(&self, index: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
         let nothing = Found { older: None, open: None, open_from: self.open_from };
         let Some(open) = self.open.get(index) else { return Ok(nothing) };
@@ -158,7 +159,7 @@ impl Reading {
     }
 }
 
-/// The samples of one counter. Open buckets and older buckets may come from different readings.
+/// The samples of a counter. Open and older buckets may come from different readings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     older: Option<&'a Series>,
@@ -174,7 +175,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Returns the starts of the buckets that cannot be read.
+    /// Returns the start times of unreadable buckets.
     pub(super) fn unknown(self) -> impl Iterator<Item = Timestamp> {
         self.parts().flat_map(|(series, range)| {
             let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets).copied();
@@ -182,7 +183,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Returns the unreadable part, if there is one.
+    /// Returns the unreadable part, if any.
     pub(super) fn unreadable(self) -> Option<&'a Unreadable> {
         self.parts().find_map(|(series, _)| series.unreadable.as_ref())
     }

@@ -15,18 +15,18 @@ use crate::api::response::{Sample, Series};
 use crate::problem::Problem;
 use crate::status::Standing;
 
-/// A client that follows a feed: the state that was sent to it, and when its next events are due.
+/// A client that follows a feed: the state already sent, and the schedule of further events.
 pub(super) struct Listener {
     stats: Stats,
     feed: Arc<Feed>,
-    /// The state last sent for each counter of the feed.
+    /// The state already sent, by counter.
     sent: Vec<Sent>,
     /// Whether the feed covers less than the retention.
     is_cut: bool,
-    /// The mark that the client received on its previous connection.
+    /// The mark that the client received on the previous connection.
     mark: Option<Mark>,
     next_read: Instant,
-    /// When the samples that were last sent in full had been read.
+    /// The full reading that was most recently sent.
     all_read: Option<Instant>,
     next_status: Instant,
     next_heartbeat: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Listener {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The state of a counter as the client has it.
+/// The state of a counter, as seen by the client.
 #[derive(Debug, Default)]
 struct Sent {
     counts: Counts,
@@ -43,11 +43,11 @@ struct Sent {
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
-/// How long clients should wait before they reconnect.
+/// How long clients should wait to reconnect.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Listener {
-    /// Creates a listener to this feed. If there is a mark, the client already has the samples before it.
+    /// Creates a listener to this feed. If `mark` is set, the client already has earlier samples.
     pub(super) fn new(
         stats: Stats,
         feed: Arc<Feed>,
@@ -92,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Queues an event for each counter that changed, and returns when to poll the feed again.
+    /// Queues an event for each changed counter, and returns when to poll the feed again.
     async fn poll_feed(&mut self) -> Instant {
         let reading = match self.feed.latest().await {
             Ok(reading) => reading,
@@ -107,7 +107,7 @@ impl Listener {
         let precision = self.feed.precision();
         let mut all = self.changed(&reading, whole);
         let counts = || self.sent.iter().map(|sent| &sent.counts);
-        // Not consumed by a read that failed, so the next one applies it.
+        // A failed read must not consume the mark, so that the next read applies it.
         if let Some(mark) = self.mark.take() {
             let since = mark.since(reading.oldest, counts()).unwrap_or(reading.oldest);
             for (series, unknown, _) in &mut all {
@@ -120,18 +120,19 @@ impl Listener {
         }
         let news = all.iter().filter(|(series, _, is_new)| *is_new || !series.samples.is_empty());
         let mut events: Vec<_> = news.map(|(series, ..)| event("series", series)).collect();
-        // Only the last event carries the mark: a client that missed some of the events gets all of them again.
+        // Only the final event carries the mark. If the connection breaks earlier, the client will thus
+        // receive all of the events again.
         if let Some(last) = events.pop() {
             let mark = Mark::new(reading.oldest, reading.open_from, counts());
             events.push(last.id(mark.to_string()));
         }
         self.queue.extend(events);
-        // All listeners poll a feed at the same time, so that they share the reading.
+        // Listeners poll a feed at the same time in order to share the reading.
         reading.done + READ_INTERVAL
     }
 
-    /// Returns the changed samples of each counter, the starts of the buckets that cannot be read (`None` if the counter
-    /// cannot be read at all), and whether its unreadable part changed.
+    /// Returns the changed samples by counter, the start times of unreadable buckets (`None` if the whole
+    /// counter can't be read), and whether the unreadable part changed.
     fn changed(
         &mut self,
         reading: &Reading,
@@ -145,7 +146,7 @@ impl Listener {
             let before = sent.unreadable.clone();
             let (samples, unknown) = match reading.of(index, whole) {
                 Ok(found) => {
-                    // A reading of the open buckets says nothing about the others.
+                    // A reading of the open buckets can't update the unreadable part of older buckets.
                     if whole {
                         sent.unreadable = found.unreadable().cloned();
                     }
@@ -170,8 +171,8 @@ impl Listener {
     }
 }
 
-/// Returns the samples at or after `from` that differ between `sent` and `read`, and updates `sent`. Samples in `unknown`
-/// keep their count.
+/// Returns the samples at or after `from` that differ between `sent` and `read`, and updates `sent`. Samples
+/// in `unknown` keep the previous count.
 fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<Timestamp>) -> Vec<Sample> {
     let mut before = sent.split_off(&from);
     let mut changed: Vec<_> = Vec::new();
@@ -189,8 +190,8 @@ fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<
     changed
 }
 
-/// Returns a sample for each of these buckets, with the count from `samples` or zero. A client that reconnects may have
-/// counts that were removed since then, so zeros have to be sent as well.
+/// Returns a sample for each bucket, with the count from `samples` or zero. We need to send zeros because a
+/// client that reconnects might still show a count that has been removed.
 fn complete(
     samples: &[Sample],
     starts: impl Iterator<Item = Timestamp>,

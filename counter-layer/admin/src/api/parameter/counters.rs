@@ -6,41 +6,41 @@ use super::{Description, Parameters, Times, Values, name_schema};
 use crate::kind::Kind;
 use crate::problem::Problem;
 
-/// The name of one counter.
+/// A counter name.
 #[derive(Debug)]
 pub(crate) struct Counter(pub(crate) CounterName);
 
-/// The names of counters: at least one, and not too many.
+/// Counter names: at least one, at most [`MAX_COUNTERS`].
 #[derive(Debug)]
 pub(crate) struct Counters(pub(crate) Vec<CounterName>);
 
-/// The names of counters, of which there may be none.
+/// Counter names, up to [`MAX_COUNTERS`].
 #[derive(Debug)]
 pub(crate) struct AnyCounters(pub(crate) Vec<CounterName>);
 
-/// The last name of the page before.
+/// The position of the page to read, i.e. the final name on the page before it.
 #[derive(Debug)]
 pub(crate) struct After(pub(crate) Option<CounterName>);
 
-/// The beginning of the names of counters; any name begins with the empty one.
+/// A name prefix. The default is empty, which matches all names.
 #[derive(Debug)]
 pub(crate) struct Prefix(pub(crate) String);
 
-/// The kind of counters: pages, unless another is chosen.
+/// The counter kind. Default: pages.
 #[derive(Debug)]
 pub(crate) struct OfKind(pub(crate) Kind);
 
-/// The names of labels, of which there may be none.
+/// Label names, up to [`MAX_LABELS`].
 #[derive(Debug)]
 pub(crate) struct LabelNames(pub(crate) Vec<String>);
 
-/// The number of labels that one request may name: as many as a process may have.
+/// Maximum number of labels in a request. A process can't have more labels than this.
 const MOST_LABELS: usize = 8;
 
-/// The length of the longest name of a label, in bytes.
+/// Maximum length of a label name.
 const LONGEST_LABEL: usize = 32;
 
-/// The number of counters that one request may name.
+/// Maximum number of counters in a request.
 const MOST: usize = 100;
 
 const COUNTER: Description = Description {

@@ -1,19 +1,19 @@
-//! A request as text, to be explained.
+//! Parameters that describe a request to explain.
 
 use serde_json::json;
 
 use super::{Description, Parameters, Times, Values};
 use crate::problem::Problem;
 
-/// The method of a request: `GET`, unless another is named.
+/// The request method. Default: `GET`.
 #[derive(Debug)]
 pub(crate) struct Method(pub(crate) http::Method);
 
-/// The path of a request, which may be any text.
+/// The request path. Any text is allowed.
 #[derive(Debug)]
 pub(crate) struct Path(pub(crate) String);
 
-/// The template of the route that matched, if one did.
+/// The template of the matched route, if the router matched the request.
 #[derive(Debug)]
 pub(crate) struct Matched(pub(crate) Option<String>);
 

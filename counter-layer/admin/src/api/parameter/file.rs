@@ -3,26 +3,26 @@ use serde_json::json;
 use super::{Description, Parameters, Values};
 use crate::problem::Problem;
 
-/// The format of a file.
+/// A file format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Csv,
     Ndjson,
 }
 
-/// The choice of the format of a file: CSV, unless another is chosen.
+/// The format of an export. Default: CSV.
 #[derive(Debug)]
 pub(crate) struct FileFormat(pub(crate) Format);
 
-/// The choice of a sample for every bucket, in place of those only that have one.
+/// Whether to add zero samples for empty buckets.
 #[derive(Debug)]
 pub(crate) struct Fill(pub(crate) bool);
 
-/// The text beside a number.
+/// The label of a badge.
 #[derive(Debug)]
 pub(crate) struct Label(pub(crate) Option<String>);
 
-/// The longest label, in characters.
+/// Maximum length of a badge label.
 const LONGEST: usize = 100;
 
 impl<S> Parameters<S> for FileFormat {

@@ -4,25 +4,25 @@ use serde_json::json;
 use super::{Description, Parameters, Values};
 use crate::problem::Problem;
 
-/// A measure whose values are ranges: times and sizes; the time to the head where none is named.
+/// A measure of times or sizes. Default: the time to the response head.
 #[derive(Debug)]
 pub(crate) struct OfRange(pub(crate) Measure);
 
-/// A measure whose values are statuses; that of HTTP where none is named.
+/// A measure of statuses. Default: the HTTP status.
 #[derive(Debug)]
 pub(crate) struct OfStatus(pub(crate) Measure);
 
-/// The quantiles of an answer, between 0 and 1.
+/// Quantiles between 0 and 1.
 #[derive(Debug)]
 pub(crate) struct Quantiles(pub(crate) Vec<f64>);
 
 const RANGES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
 const STATUSES: [Measure; 2] = [Measure::Status, Measure::Grpc];
 
-/// The quantiles where none are named.
+/// Default quantiles.
 const USUAL: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// The number of quantiles that one request may name.
+/// Maximum number of quantiles in a request.
 const MOST: usize = 20;
 
 impl<S> Parameters<S> for OfRange {
@@ -48,7 +48,7 @@ impl<S> Parameters<S> for OfStatus {
     }
 }
 
-/// Reads one of these measures; the first where none is named.
+/// Parses a measure. The default is `all[0]`.
 fn of(values: &Values<'_>, all: &[Measure]) -> Result<Measure, Problem> {
     let Some(value) = values.one("of")? else { return Ok(all[0]) };
     let names: Vec<_> = all.iter().map(|measure| measure.name()).collect();

@@ -1,4 +1,4 @@
-//! A note to add, and the id of one.
+//! Parameters to add or remove a note.
 
 use counter_alert::note::{Note, NoteError};
 use counter_core::Timestamp;
@@ -8,11 +8,11 @@ use super::time::time;
 use super::{Description, Parameters, Times, Values};
 use crate::problem::Problem;
 
-/// A note to add: its text, its instant and its id.
+/// A note to add, with text, time and id.
 #[derive(Debug)]
 pub(crate) struct NewNote(pub(crate) Note);
 
-/// The id of a note.
+/// A note id.
 #[derive(Debug)]
 pub(crate) struct NoteId(pub(crate) String);
 
@@ -29,7 +29,7 @@ fn text_schema() -> Value {
     json!({
         "type": "string",
         "maxLength": Note::MAX_CHARS,
-        // One character at least that is no blank.
+        // At least one character must not be blank.
         "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
     })
 }

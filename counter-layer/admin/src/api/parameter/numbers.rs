@@ -5,11 +5,11 @@ use serde_json::json;
 use super::{Description, Parameters, Values};
 use crate::problem::Problem;
 
-/// The number of counters in an answer, with the one that is usual.
+/// The maximum number of counters in a response.
 #[derive(Debug)]
 pub(crate) struct Limit<const USUAL: usize>(pub(crate) usize);
 
-/// The number of buckets of a forecast, with the one that is usual.
+/// The number of buckets to forecast.
 #[derive(Debug)]
 pub(crate) struct Horizon<const USUAL: usize>(pub(crate) usize);
 

@@ -1,4 +1,4 @@
-//! A producer of hits, and the number of its request.
+//! Parameters that identify a producer request.
 
 use serde_json::json;
 
@@ -6,11 +6,11 @@ use super::{Description, Parameters, Times, Values, name_schema};
 use crate::problem::Problem;
 use crate::producers::{Producer, Producers};
 
-/// The name of a producer.
+/// The producer name.
 #[derive(Debug)]
 pub(crate) struct ProducerName(pub(crate) Producer);
 
-/// The number of a request: 1 for the first of a producer, and one more for each that follows.
+/// The request number. A producer must start at 1 and count up.
 #[derive(Debug)]
 pub(crate) struct Number(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! The side of an archive that is right.
+//! The side of the archive to trust.
 
 use counter_core::archive::Side;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Description, Parameters, Values};
 use crate::problem::Problem;
 
-/// The store from which the other one is repaired, if one is.
+/// The store to trust. If this is set, the other store will be repaired.
 #[derive(Debug)]
 pub(crate) struct Right(pub(crate) Option<Side>);
 

@@ -1,4 +1,4 @@
-//! A rule, and the time for which it is silenced.
+//! Parameters to silence a rule.
 
 use counter_alert::Alerts;
 use serde_json::json;
@@ -6,11 +6,11 @@ use serde_json::json;
 use super::{Description, Parameters, Times, Values, name_schema};
 use crate::problem::Problem;
 
-/// The name of a rule, which need not be one.
+/// A rule name. The rule might not exist.
 #[derive(Debug)]
 pub(crate) struct RuleName(pub(crate) String);
 
-/// The length of a silence in seconds; 0 ends one.
+/// The duration of a silence in seconds, or 0 to end it.
 #[derive(Debug)]
 pub(crate) struct Seconds(pub(crate) u64);
 
@@ -30,7 +30,7 @@ impl<S> Parameters<S> for RuleName {
 impl Seconds {
     const MOST: u64 = Alerts::LONGEST_SILENCE.as_secs();
 
-    /// Reads a number of seconds, as forms and addresses have it.
+    /// Parses a duration from a form or a query string.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         text.parse().ok().filter(|seconds| *seconds <= Self::MOST).map(Self)
     }

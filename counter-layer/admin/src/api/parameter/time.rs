@@ -9,23 +9,23 @@ use super::{Description, Parameters, Times, Values};
 use crate::api::mark::Mark;
 use crate::problem::Problem;
 
-/// The width of the precision of a request that names none, where it is kept.
+/// The default bucket width, if it is retained.
 pub(crate) const USUAL: u32 = 60;
 
-/// For this many seconds after its end a bucket may still get hits from the last flush.
+/// Seconds after the end of a bucket in which the final flush may still add hits.
 pub(crate) const LAG: u64 = 2;
 
-/// The state of a route that knows which precisions are kept.
+/// Route state with the retained precisions.
 pub(crate) trait HasGrid {
     fn grid(&self) -> &Grid;
 
-    /// The grid with the samples that can be read, which are more where there is an archive.
+    /// Returns the grid of the samples that can be read. This includes an archive.
     fn reach(&self) -> &Grid {
         self.grid()
     }
 }
 
-/// A precision, with how many of its samples are kept, and how many can be read.
+/// A precision, with the numbers of retained and readable samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     pub(crate) precision: Precision,
@@ -33,46 +33,46 @@ pub(crate) struct Kept {
     pub(crate) reach: NonZeroU32,
 }
 
-/// A precision that is kept of counts.
+/// A retained precision of counts.
 #[derive(Debug)]
 pub(crate) struct KeptPrecision(pub(crate) Kept);
 
-/// A precision that is kept of counts; the [usual] one where none is named.
+/// A retained precision of counts, or the [default](default_precision).
 #[derive(Debug)]
 pub(crate) struct UsualPrecision(pub(crate) Kept);
 
-/// A precision that is kept of counts, or none.
+/// An optional precision of counts.
 #[derive(Debug)]
 pub(crate) struct OptionalPrecision(pub(crate) Option<Kept>);
 
-/// A precision that is kept of visitors.
+/// A retained precision of visitors.
 #[derive(Debug)]
 pub(crate) struct VisitorPrecision(pub(crate) Kept);
 
-/// A precision that is kept of distributions.
+/// A retained precision of distributions.
 #[derive(Debug)]
 pub(crate) struct DistributionPrecision(pub(crate) Kept);
 
-/// The beginning and the end of a range, each where it is named.
+/// The optional bounds of a range.
 #[derive(Debug)]
 pub(crate) struct Range {
     from: Option<Time>,
     to: Option<Time>,
 }
 
-/// The mark of the last event that a client saw.
+/// The mark of the latest event that a client received.
 #[derive(Debug)]
 pub(crate) struct LastEventId(pub(crate) Option<Mark>);
 
-/// The buckets that an answer is about.
+/// The buckets of a response.
 #[derive(Debug)]
 pub(crate) struct Buckets {
     pub(crate) range: ops::Range<Timestamp>,
-    /// The request does not name the beginning, and more can be read than the answer has.
+    /// Earlier samples are available, but the request has no `from` and the response limit is reached.
     pub(crate) is_cut: bool,
 }
 
-/// The instants from one on until another, where they are named.
+/// A time range with optional bounds.
 #[derive(Debug)]
 pub(crate) struct Instants(pub(crate) (ops::Bound<Timestamp>, ops::Bound<Timestamp>));
 
@@ -98,12 +98,12 @@ fn widths(kept: &Precisions) -> Value {
     json!({"type": "integer", "enum": widths})
 }
 
-/// The precision of a request that names none: minutes where they are kept, or the finest.
+/// Returns the default precision: one minute if it is retained, otherwise the finest precision.
 pub(crate) fn usual(kept: &Precisions) -> Retention {
     kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
 }
 
-/// The precision of this width, wherever its buckets begin, or the one of this text in full.
+/// Parses a precision. The text can be just the width, for any offset, or the full notation.
 pub(crate) fn precision(text: &str, kept: &Precisions) -> Option<Retention> {
     match text.parse() {
         Ok(width) => kept.of_width(width),
@@ -124,13 +124,13 @@ fn required(values: &Values<'_>, kept: &Precisions) -> Result<Retention, Problem
 }
 
 impl Kept {
-    /// A precision of which more may be read than is kept.
+    /// Looks up how far this precision can be read.
     pub(crate) fn of(kept: Retention, reach: &Precisions) -> Self {
         let Retention { precision, samples } = kept;
         Self { precision, samples, reach: reach.retention(precision).map_or(samples, |reach| reach.samples) }
     }
 
-    /// The oldest instant of which there may be a sample.
+    /// Returns the start of the oldest bucket that can be read.
     fn oldest(self, now: Timestamp) -> Timestamp {
         Retention { precision: self.precision, samples: self.reach }.oldest(now)
     }
@@ -186,7 +186,7 @@ impl<S: HasGrid> Parameters<S> for DistributionPrecision {
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        // The routes of distributions are there where these are kept.
+        // These routes only exist if distributions are retained, so this should not happen.
         let none = || Problem::parameter("no distributions are kept", PRECISION.name, None, "nothing");
         let kept = state.grid().distributions.as_ref().ok_or_else(none)?;
         let reach = state.reach().distributions.as_ref().unwrap_or(kept);
@@ -196,7 +196,7 @@ impl<S: HasGrid> Parameters<S> for DistributionPrecision {
 
 impl<S> Parameters<S> for Range {
     fn describe() -> Vec<Description> {
-        // A range is not empty, so it neither begins with the last second nor ends before the second one.
+        // A range must not be empty, which excludes the maximum as start and the minimum as end.
         let from = |_: &_| {
             let last = Timestamp::MAX.as_unix() - 1;
             json!({"type": "integer", "minimum": 0, "maximum": last})
@@ -235,14 +235,14 @@ pub(super) fn time(values: &Values<'_>, name: &str) -> Result<Option<Time>, Prob
 }
 
 impl Range {
-    /// Returns `true` if the request names neither a beginning nor an end.
+    /// Returns `true` if the request has neither `from` nor `to`.
     pub(crate) const fn is_open(&self) -> bool {
         self.from.is_none() && self.to.is_none()
     }
 
-    /// The buckets up to the current one, where the request names no others: as many as are kept, and not more than
-    /// `most`, which one answer may have. What an archive has besides is read when the request names its beginning, or
-    /// an end in it.
+    /// Returns the buckets to read. Defaults to the retained buckets, up to the current bucket, but not more
+    /// than `max`. Samples that are only available in an archive are read if `from` is set, or if `to` is in
+    /// the archived part.
     pub(crate) fn buckets(&self, kept: Kept, most: u64, now: Timestamp) -> Result<Buckets, Problem> {
         let precision = kept.precision;
         let to = self.to.as_ref().map_or_else(|| precision.bucket(now).end(), |to| to.at);

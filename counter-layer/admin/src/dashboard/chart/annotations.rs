@@ -1,4 +1,4 @@
-//! Annotations of a chart, such as that of a deploy: marks at instants, and a list of the same below it.
+//! Chart annotations, e.g. for deployments: marks in the chart, and a list.
 
 use counter_core::Timestamp;
 
@@ -6,7 +6,7 @@ use super::canvas::{Canvas, fixed};
 use crate::dashboard::format::instants::{self, Style};
 use crate::zone::Zone;
 
-/// Something that happened, as charts tell of it.
+/// An event shown in a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Annotation {
     pub(crate) at: Timestamp,
@@ -14,60 +14,60 @@ pub(crate) struct Annotation {
     pub(crate) text: String,
 }
 
-/// The kind of an annotation, by which it is drawn.
+/// The kind of an annotation, which determines the style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnnotationKind {
     /// A note with this id.
     Note(String),
-    /// An alert that was raised.
+    /// A raised alert.
     Raised,
-    /// An alert that was resolved.
+    /// A resolved alert.
     Resolved,
 }
 
-/// The annotations of a chart as a template draws them.
+/// The annotations of a chart, for a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotated {
     pub(crate) marks: Vec<AnnotationMark>,
-    /// The latest, in the order of their times.
+    /// The latest annotations, sorted by time.
     pub(crate) rows: Vec<AnnotationRow>,
-    /// The number of those before them that have a mark only.
+    /// The number of earlier annotations that only have a mark.
     pub(crate) unlisted: usize,
-    /// The format of the instants of the rows.
+    /// The format of instants.
     pub(crate) style: &'static str,
 }
 
-/// A vertical line in the middle of a bucket in which something happened.
+/// A vertical line in the middle of a bucket with events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnotationMark {
-    /// The bucket's place among those of the chart.
+    /// The bucket index.
     pub(crate) place: usize,
     pub(crate) x: String,
     pub(crate) percent: String,
-    /// The numbers of the rows, where there is room for them.
+    /// The row numbers, if there is enough space.
     pub(crate) numbers: Option<String>,
     pub(crate) class: &'static str,
     pub(crate) texts: Vec<String>,
 }
 
-/// An annotation in words.
+/// A listed annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnotationRow {
     pub(crate) number: usize,
     pub(crate) iso: String,
     pub(crate) time: String,
     pub(crate) text: String,
-    /// The id of a note.
+    /// The note id, if this is a note.
     pub(crate) note: Option<String>,
 }
 
-/// Annotations that are told in words at most.
+/// The maximum number of listed annotations.
 const LISTED: usize = 20;
 
-/// The distance from number to number, in hundredths of the width.
+/// The minimum distance between numbers, in percent of the width.
 const APART: f64 = 4.0;
 
-/// Draws annotations, which are ascending, over the buckets that start here.
+/// Draws sorted annotations, given the bucket starts.
 pub(crate) fn annotate(
     annotations: &[Annotation],
     starts: &[Timestamp],
@@ -96,7 +96,7 @@ pub(crate) fn annotate(
     }
 }
 
-/// One mark for each bucket in which anything happened.
+/// Returns a mark for each bucket with events.
 pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<AnnotationMark> {
     let canvas = Canvas { buckets: starts.len().max(1), top: 1 };
     let bucket = |one: &Annotation| starts.partition_point(|start| *start <= one.at).checked_sub(1);
@@ -125,14 +125,14 @@ pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
     marks
 }
 
-/// The kind by which a mark of several is drawn: an alert is not to be overlooked among notes.
+/// Returns the kind that determines the style of a mark. Alerts should not be hidden by notes.
 fn loudest(together: &[Annotation]) -> &AnnotationKind {
     let raised = together.iter().find(|one| one.kind == AnnotationKind::Raised);
     &raised.unwrap_or(&together[0]).kind
 }
 
 impl AnnotationKind {
-    /// The class by which the style knows it.
+    /// Returns the CSS class.
     const fn class(&self) -> &'static str {
         match self {
             Self::Note(_) => "note",

@@ -1,4 +1,4 @@
-//! The axes of a chart: round marks, and few of them.
+//! The axes of a chart, with a small number of round ticks.
 
 use counter_core::{Precision, Timestamp};
 
@@ -6,29 +6,30 @@ use super::canvas::{Canvas, fixed};
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers;
 
-/// A mark of the axis of counts.
+/// A tick on the count axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tick {
     pub(crate) y: String,
     pub(crate) text: String,
 }
 
-/// A mark of the axis of time.
+/// A tick on the time axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeTick {
     pub(crate) percent: String,
-    /// At which of its sides it stands there, so that the edge does not cut it off, not even on a telephone.
+    /// The text anchor, chosen so that the label is never clipped at the edge, even on a phone.
     pub(crate) anchor: &'static str,
-    /// When it is, where the script is to write it in the viewer's zone: months and years are those of the site.
+    /// The instant, if the script should format it in the time zone of the viewer. Months and years always
+    /// refer to the site.
     pub(crate) unix: Option<u64>,
     pub(crate) style: &'static str,
     pub(crate) text: String,
-    /// One of those that a narrow page does without.
+    /// Whether to hide the tick on narrow pages.
     pub(crate) minor: bool,
 }
 
-/// The end of an axis that begins with 0 and holds `most`, and the distance of its marks: 1, 2 or 5
-/// times a power of ten, five of them at most.
+/// Returns the end of an axis from 0 to at least `max`, and the tick distance: 1, 2 or 5 times a power of
+/// ten, with at most five ticks.
 pub(crate) fn scale(most: u64) -> (u64, u64) {
     let most = most.max(4);
     let mut power = 1_u64;
@@ -43,14 +44,14 @@ pub(crate) fn scale(most: u64) -> (u64, u64) {
     }
 }
 
-/// Marks from 0 to the end, so far apart.
+/// Returns the ticks from 0 to the end, with this distance.
 pub(crate) fn counts(step: u64, canvas: &Canvas) -> Vec<Tick> {
     let mark = |tick| Tick { y: fixed(canvas.y(tick * step)), text: numbers::short(tick * step) };
     (0..=canvas.top / step).map(mark).collect()
 }
 
-/// Marks at instants that are round on the clocks of the site's zone, or at the beginnings of months and years; eight at
-/// most. The starts are told by these clocks as well.
+/// Returns at most eight ticks at round local times, or at the start of months and years. `local` contains
+/// the starts in local time.
 pub(crate) fn times(
     starts: &[Timestamp],
     local: &[Timestamp],
@@ -86,15 +87,16 @@ pub(crate) fn times(
         .collect()
 }
 
-/// Marks at the first buckets of months or years; a January has the name of its year.
+/// Returns ticks at the start of months or years. January is labeled with the year.
 fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
     const MONTHS: [u64; 9] = [1, 2, 3, 6, 12, 24, 60, 120, 1200];
-    // The middle of a day is of the month that it has at the site, wherever that lets its days begin.
+    // We use the middle of a day because it is always in the right month, even if days do not start at
+    // midnight UTC.
     let month = |start: Timestamp| instants::month(start.plus(width / 2));
     let marks_of = |step: u64| -> Vec<_> {
         let is_first = |start: Timestamp| month(start) / step != month(start.minus(width)) / step;
         let marks = starts.iter().enumerate().filter(|(_, start)| is_first(**start));
-        // Of buckets that are longer than a step, each is the first of one.
+        // If a bucket is longer than a step, then it always starts another step.
         marks.map(|(place, start)| (place, month(*start) / step * step)).collect()
     };
     let marks = MONTHS.into_iter().map(marks_of).find(|marks| marks.len() <= 8);
@@ -102,7 +104,7 @@ fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
     marks.unwrap_or_default().into_iter().enumerate().map(tick).collect()
 }
 
-/// The mark of this number at a bucket, with a text that is the same for every viewer.
+/// Creates a tick with a label that is always the same for all viewers.
 fn tick(canvas: &Canvas, place: usize, mark: usize, text: String) -> TimeTick {
     TimeTick {
         percent: fixed(canvas.percent(place)),
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_year_has_the_names_of_months_where_they_begin_at_the_site() {
-        // 2025-11-23, the first second of which is the evening before in the west.
+        // 2025-11-23 at midnight UTC, which is still the previous evening in the west.
         let first = 1_763_856_000;
         for offset in [0, 3600, 19_800, -18_000, 43_200] {
             let marks = days(offset, first + 43_200, 365);

@@ -1,7 +1,7 @@
-//! Percentiles over time as bands: the median as a line, and what is between it and the higher ones as areas.
+//! Percentiles over time as bands: the median is a line, and higher percentiles are areas.
 //!
-//! The axis is logarithmic, since the error of a percentile is a part of it, and since the highest one may be a hundred
-//! times the median.
+//! The axis is logarithmic because percentiles have a relative error, and because p99 can be a hundred times
+//! the median.
 
 use counter_core::{Precision, Timestamp};
 
@@ -14,32 +14,32 @@ use crate::dashboard::format::units;
 use crate::text::digits;
 use crate::zone::Zone;
 
-/// The percentiles that are drawn, with their names.
+/// The charted percentiles and the labels.
 pub(crate) const QUANTILES: [(f64, &str); 3] = [(0.5, "median"), (0.9, "90 %"), (0.99, "99 %")];
 
-/// The percentiles of a bucket, ascending.
+/// The percentiles of a bucket, in ascending order.
 pub(crate) type Values = [f64; QUANTILES.len()];
 
-/// The percentiles of a bucket, and how many requests it had.
+/// The bucket percentiles and the number of requests.
 pub(crate) type Known = (Values, u64);
 
-/// Percentiles as a template draws them.
+/// Percentile bands, for a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bands {
     pub(crate) ticks: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
-    /// The areas up to the second percentile, and from there to the last.
+    /// The areas from the median to p90, and from p90 to p99.
     pub(crate) areas: [String; QUANTILES.len() - 1],
     pub(crate) median: String,
     pub(crate) columns: Vec<BandColumn>,
     pub(crate) has_titles: bool,
     pub(crate) style: &'static str,
     pub(crate) marks: Vec<AnnotationMark>,
-    /// The starts of the buckets.
+    /// The bucket starts.
     starts: Vec<Timestamp>,
 }
 
-/// A bucket with its percentiles in words; without them where nothing was measured.
+/// A bucket with its formatted percentiles, if there are requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BandColumn {
     pub(crate) x: String,
@@ -50,7 +50,7 @@ pub(crate) struct BandColumn {
     pub(crate) requests: String,
 }
 
-/// Draws the percentiles of the buckets that start here, with how many requests each had.
+/// Draws the percentiles, given the bucket starts.
 pub(crate) fn bands(
     starts: &[Timestamp],
     precision: Precision,
@@ -63,7 +63,7 @@ pub(crate) fn bands(
     let canvas = Canvas { buckets: starts.len().max(1), top: 1 };
     let y = |value| height(&marks, value);
     let runs = runs(buckets);
-    // From edge to edge of the buckets: one alone is as wide as it is.
+    // We draw into the edges of a bucket, so that a single bucket is also visible.
     let along = |run: &[usize], quantile: usize| {
         let (first, last) = (run.first().copied(), run.last().copied());
         let values = run.iter().filter_map(|place| Some((*place, buckets[*place]?.0[quantile])));
@@ -108,13 +108,13 @@ pub(crate) fn bands(
 }
 
 impl Bands {
-    /// Adds what happened, ascending.
+    /// Adds annotations, which must already be sorted.
     pub(crate) fn annotate(&mut self, annotations: &[Annotation]) {
         self.marks = annotations::marks(annotations, &self.starts);
     }
 }
 
-/// The places of buckets that are known, one after the other.
+/// Groups the indexes of consecutive known buckets.
 fn runs(buckets: &[Option<Known>]) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     for (place, _) in buckets.iter().enumerate().filter(|(_, bucket)| bucket.is_some()) {
@@ -126,8 +126,8 @@ fn runs(buckets: &[Option<Known>]) -> Vec<Vec<usize>> {
     runs
 }
 
-/// The marks of an axis that has these values: at least two, round and ascending. Those of each decade are 1, 2 and 5
-/// where there is room for so many.
+/// Returns at least two round axis marks that cover these values, in ascending order. The marks are at 1, 2
+/// and 5 in each decade if they fit.
 fn marks(least: f64, most: f64) -> Vec<f64> {
     const SMALLEST: i32 = -6;
     const LARGEST: i32 = 4;

@@ -1,11 +1,11 @@
-//! The box that charts are drawn in, and its coordinates.
+//! The coordinate system of charts.
 
 /// The width of the stretched box.
 pub(crate) const WIDTH: u32 = 1000;
-/// The height of the stretched box, which is also that in pixels.
+/// The height of the box, which is also the height in pixels.
 pub(crate) const HEIGHT: u32 = 220;
 
-/// The measures of a chart.
+/// The dimensions of a chart.
 pub(crate) struct Canvas {
     pub(crate) buckets: usize,
     pub(crate) top: u64,
@@ -20,7 +20,7 @@ impl Canvas {
         self.left(place) + f64::from(WIDTH) / count(self.buckets) / 2.0
     }
 
-    /// Its middle in hundredths of the width.
+    /// Returns the bucket middle in percent of the width.
     pub(crate) fn percent(&self, place: usize) -> f64 {
         self.middle(place) * 100.0 / f64::from(WIDTH)
     }
@@ -30,7 +30,7 @@ impl Canvas {
     }
 }
 
-/// A coordinate with at most one decimal.
+/// Formats a coordinate with at most one decimal.
 pub(crate) fn fixed(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
@@ -41,7 +41,7 @@ pub(crate) const fn count(places: usize) -> f64 {
     places as f64
 }
 
-/// The quotient of two counts, between 0 and 1.
+/// Returns the ratio of two counts.
 #[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit on an axis")]
 pub(crate) const fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64

@@ -1,4 +1,4 @@
-//! A chart with axes, lines and a table of the same.
+//! A chart with its axes, lines and table data.
 
 use counter_core::{Precision, Timestamp};
 
@@ -11,10 +11,10 @@ use crate::dashboard::format::instants::{self, Style};
 use crate::text::digits;
 use crate::zone::Zone;
 
-/// Points that have words of their own at most: they weigh more than the lines.
+/// The maximum number of points with a title. Titles need more bytes than the lines.
 pub(crate) const TITLES: usize = 120;
 
-/// A chart as a template draws it.
+/// A chart, for a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
@@ -22,16 +22,16 @@ pub(crate) struct Chart {
     pub(crate) counts: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
     pub(crate) columns: Vec<Column>,
-    /// The format of the instants of the columns.
+    /// The format of instants.
     pub(crate) style: &'static str,
-    /// The columns are so few that each has a title, for browsers without a script.
+    /// Whether columns have titles, for browsers without scripts.
     pub(crate) has_titles: bool,
-    /// The place of the first bucket that is not whole, if there is one.
+    /// The position of the first incomplete bucket, if any.
     pub(crate) open: Option<String>,
     pub(crate) annotated: Annotated,
 }
 
-/// A bucket, with what each line has in it.
+/// A bucket with the values of all lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) x: String,
@@ -39,19 +39,19 @@ pub(crate) struct Column {
     pub(crate) iso: String,
     pub(crate) text: String,
     pub(crate) cells: Vec<Cell>,
-    /// The events in it.
+    /// The events in this bucket.
     pub(crate) annotations: String,
 }
 
-/// A point in words.
+/// A formatted point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// Draws lines over the buckets that start here, and what is expected of the first one; every line has a
-/// point for each of them. Buckets of another year than now's are told with theirs.
+/// Draws lines, given the bucket starts, and the forecast of the first line. All lines must have a point for
+/// each bucket. Instants include the year if the chart does not start in the current year.
 pub(crate) fn draw(
     starts: &[Timestamp],
     precision: Precision,
@@ -96,7 +96,7 @@ pub(crate) fn draw(
 }
 
 impl Chart {
-    /// Adds what happened, ascending, to a chart of the buckets that start here.
+    /// Adds sorted annotations to a chart, given its bucket starts.
     pub(crate) fn annotate(
         &mut self,
         annotations: &[Annotation],
@@ -111,7 +111,7 @@ impl Chart {
     }
 }
 
-/// The format of the instants of a chart that begins with the first of these, on the clocks of its zone.
+/// Returns the format of instants, given the local bucket starts.
 pub(crate) fn style(local: &[Timestamp], precision: Precision, now: Timestamp) -> Style {
     let is_of_this_year = local.first().is_none_or(|first| instants::year(*first) == instants::year(now));
     let style = Style::of(precision);

@@ -1,28 +1,28 @@
-//! Lines over time as paths.
+//! Lines over time as SVG paths.
 
 use super::canvas::{Canvas, HEIGHT, count, fixed};
 
-/// The state of one bucket.
+/// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Not known: neither a zero nor drawn.
+    /// Unknown, and thus not drawn instead of being treated as 0.
     Unknown,
-    /// The full count.
+    /// The complete count.
     Whole(u64),
-    /// The count so far: the bucket has not ended, or its last hits are still on their way.
+    /// The count so far: either the bucket has not ended, or some hits still need to be flushed.
     Open(u64),
-    /// A bucket that has not begun.
+    /// A future bucket.
     Ahead,
 }
 
-/// A line by its name, with a point for each bucket.
+/// A named line with a point for each bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<Point>,
 }
 
-/// A line as paths.
+/// A line as SVG paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Curve {
     pub(crate) place: usize,
@@ -30,9 +30,9 @@ pub(crate) struct Curve {
     pub(crate) area: String,
     pub(crate) whole: String,
     pub(crate) open: String,
-    /// Points without a neighbour, and the last one.
+    /// Points without neighbors, and the final point.
     pub(crate) dots: String,
-    /// The place of its letter: in hundredths of the width, and in pixels.
+    /// The position of the letter: in percent of the width, and in pixels.
     pub(crate) end: Option<(String, String)>,
     pub(crate) letter: char,
 }
@@ -46,13 +46,13 @@ impl Point {
     }
 }
 
-/// The letter of a line where there is no room for its name.
+/// Returns the letter that identifies a line if the name does not fit.
 pub(crate) fn letter(place: usize) -> char {
     char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26])
 }
 
 impl Curve {
-    /// Draws a line, the one of this place among all.
+    /// Draws the line with this index.
     pub(crate) fn of(canvas: &Canvas, place: usize, line: &Line) -> Self {
         let mut curve = Self {
             place,
@@ -99,15 +99,15 @@ impl Curve {
     }
 }
 
-/// The distance that letters keep from one another, in pixels.
+/// The minimum distance between letters in pixels.
 const APART: f64 = 14.0;
 
-/// Puts the letter of each line at its last whole point, or a bit lower where another one stands.
+/// Places letters at the final complete point of the lines, or slightly lower to avoid overlaps.
 pub(crate) fn place_letters(canvas: &Canvas, lines: &[Line], curves: &mut [Curve]) {
     let last = |line: &Line| {
         let whole = line.points.iter().rposition(|point| matches!(point, Point::Whole(_)));
         let place = whole.or_else(|| line.points.iter().rposition(|point| point.count().is_some()))?;
-        // There is room for half a letter behind it.
+        // We need some more space for half a letter.
         Some((canvas.percent(place).min(98.0), canvas.y(line.points[place].count()?)))
     };
     let mut ends: Vec<_> =
@@ -116,7 +116,7 @@ pub(crate) fn place_letters(canvas: &Canvas, lines: &[Line], curves: &mut [Curve
     let room = APART * count(ends.len().saturating_sub(1));
     let mut lowest = f64::MIN;
     for (place, (x, y, curve)) in ends.into_iter().enumerate() {
-        // The last ones are not to be pushed out of the canvas.
+        // Letters should never be pushed out of the canvas.
         let limit = f64::from(HEIGHT) - room + APART * count(place);
         let y = y.max(lowest + APART).min(limit);
         lowest = y;

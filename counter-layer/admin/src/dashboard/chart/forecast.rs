@@ -1,4 +1,4 @@
-//! A forecast of a line, and the samples of its past that were out of the ordinary.
+//! The forecast of a line, and unusual samples in the past.
 
 use counter_core::Timestamp;
 
@@ -7,20 +7,20 @@ use super::curve::{Line, Point, letter};
 use crate::dashboard::format::numbers;
 use crate::text::digits;
 
-/// A forecast of the first line of a chart: what is read, drawn and told in words.
+/// A forecast of the first chart line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ForecastView {
     /// The name of the line.
     pub(crate) line: String,
-    /// Ascending, one for each bucket from the first on.
+    /// Points for consecutive buckets, in ascending order.
     pub(crate) points: Vec<ForecastPoint>,
-    /// The starts of the buckets that were out of the ordinary, ascending.
+    /// The starts of unusual buckets, in ascending order.
     pub(crate) unusual: Vec<Timestamp>,
-    /// The worth of it, or the reason why nothing is expected.
+    /// A description of the forecast quality, or the reason for a missing forecast.
     pub(crate) words: String,
 }
 
-/// The expected count of one bucket.
+/// The expected count of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ForecastPoint {
     pub(crate) start: Timestamp,
@@ -29,7 +29,7 @@ pub(crate) struct ForecastPoint {
     pub(crate) upper: u64,
 }
 
-/// A forecast as paths, for a template.
+/// A forecast as SVG paths, for a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForecastCurve {
     pub(crate) name: String,
@@ -39,7 +39,7 @@ pub(crate) struct ForecastCurve {
     pub(crate) marks: Vec<Mark>,
 }
 
-/// The position of something that stands out: in hundredths of the width, and in pixels.
+/// The position of an unusual sample: in percent of the width, and in pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) x: String,
@@ -47,13 +47,13 @@ pub(crate) struct Mark {
 }
 
 impl ForecastView {
-    /// The name of the forecast among the lines.
+    /// Returns the name of the forecast in the legend.
     pub(crate) fn name(&self) -> String {
         format!("expected of {}", self.line)
     }
 
-    /// The count that the axis has to hold beside `most`. A band may be so wide that nothing else could be
-    /// seen: then it is cut off.
+    /// Returns the maximum that the axis needs to include, given the maximum of the lines. A very wide band
+    /// will be clipped, because otherwise we could no longer see the lines.
     pub(crate) fn most(&self, most: u64) -> u64 {
         let largest = |of: fn(&ForecastPoint) -> u64| self.points.iter().map(of).max().unwrap_or_default();
         let seen = most.max(largest(|point| point.lower));
@@ -64,7 +64,7 @@ impl ForecastView {
         let of = |place: usize| lines.first().and_then(|line| line.points.get(place).copied());
         let begin = self.points.first().map_or(Timestamp::MAX, |point| point.start);
         let first = starts.partition_point(|start| *start < begin);
-        // It goes on from what is known.
+        // We continue from the latest known point when there is one.
         let known = first.checked_sub(1).and_then(|place| match of(place)? {
             Point::Whole(known) => {
                 let start = *starts.get(place)?;
@@ -95,7 +95,7 @@ impl ForecastView {
         }
     }
 
-    /// The expected count of a bucket in words; empty for a bucket that is known.
+    /// Formats the expected count of a bucket. Empty for buckets without a forecast.
     pub(crate) fn words_of(&self, start: Timestamp) -> String {
         let point = self.points.iter().find(|point| point.start == start);
         point.map_or_else(String::new, |point| {
@@ -110,7 +110,7 @@ impl ForecastView {
 }
 
 impl Canvas {
-    /// The height of a value, at the upper edge if it is beyond that.
+    /// Returns the y coordinate of a value, clamped to the upper edge.
     fn height(&self, value: f64) -> f64 {
         let part = value / ratio(self.top, 1);
         f64::from(HEIGHT) * (1.0 - part.clamp(0.0, 1.0))

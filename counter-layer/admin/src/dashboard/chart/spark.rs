@@ -1,14 +1,15 @@
-//! A small line in a row of a table.
+//! Sparklines in table rows.
 
 use super::canvas::fixed;
 use crate::sparkline::Sparkline;
 
-/// A small line without axes, 96 wide and 24 high, from the first count on: what was before may be
-/// unknown as well as zero. More than 60 counts are added up by twos, threes and so on.
+/// Draws a small line without axes, 96 wide and 24 high. The line starts at the first non-zero count, because
+/// earlier counts could be either zero or unknown. If there are more than 60 counts, adjacent counts are
+/// added up.
 pub(crate) fn spark(counts: &[u64]) -> String {
     let together = counts.len().div_ceil(60).max(1);
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
-    // Those that are left over are the oldest.
+    // If some counts remain, then they are the oldest.
     let counts: Vec<_> = counts.rchunks_exact(together).rev().map(sum).collect();
     let line = Sparkline { width: 96.0, height: 24.0, margin: 2.0 };
     let first = counts.iter().position(|value| *value > 0).unwrap_or(counts.len());

@@ -1,4 +1,4 @@
-//! Instants as text.
+//! Formats instants.
 
 use counter_core::{Precision, Precisions, Timestamp};
 use jiff::SignedDuration;
@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
 
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
-/// The format of an instant; the script has the same ones in the viewer's zone.
+/// The format of an instant. The script supports the same formats in the time zone of the viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `14:03:05`
@@ -29,7 +29,8 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// The format that tells the starts of these buckets apart. A date alone is one of UTC.
+    /// Returns the shortest format that distinguishes the starts of these buckets. Only days that start at
+    /// midnight UTC are shown as a date.
     pub(crate) const fn of(precision: Precision) -> Self {
         match precision.as_seconds() {
             0..60 => Self::Second,
@@ -40,7 +41,7 @@ impl Style {
         }
     }
 
-    /// The format with the year, where it has a day.
+    /// Adds the year if the format has a day.
     pub(crate) const fn of_year(self) -> Self {
         match self {
             Self::Day => Self::DayOfYear,
@@ -49,7 +50,7 @@ impl Style {
         }
     }
 
-    /// The format with a day, where it has none.
+    /// Adds the day if the format has only a time.
     pub(crate) const fn of_day(self) -> Self {
         match self {
             Self::Second | Self::Minute => Self::Full,
@@ -57,7 +58,7 @@ impl Style {
         }
     }
 
-    /// The name that the script knows it by.
+    /// Returns the format name used by the script.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Second => "s",
@@ -70,7 +71,7 @@ impl Style {
     }
 }
 
-/// An instant as people write it, in UTC.
+/// Formats an instant in UTC.
 pub(crate) fn instant(at: Timestamp, style: Style) -> String {
     let format = match style {
         Style::Second => "%H:%M:%S",
@@ -83,18 +84,18 @@ pub(crate) fn instant(at: Timestamp, style: Style) -> String {
     civil(at).strftime(format).to_string()
 }
 
-/// The year of an instant, in UTC.
+/// Returns the year in UTC.
 pub(crate) fn year(at: Timestamp) -> i16 {
     civil(at).year()
 }
 
-/// The number of an instant's month, in UTC; the first month of the year 0 has the number 0.
+/// Returns the month number in UTC, counted from January of the year 0, which is 0.
 pub(crate) fn month(at: Timestamp) -> u64 {
     let date = civil(at).date();
     12 * u64::from(date.year().unsigned_abs()) + u64::from(date.month().unsigned_abs()) - 1
 }
 
-/// The name of the month of this number; of a January, the year.
+/// Returns the month name, or the year for January.
 pub(crate) fn month_name(month: u64) -> String {
     match usize::try_from(month % 12) {
         Ok(place @ 1..12) => MONTHS[place].to_owned(),
@@ -102,7 +103,7 @@ pub(crate) fn month_name(month: u64) -> String {
     }
 }
 
-/// Describes in a sentence or two when the buckets of a set begin.
+/// Describes when the buckets of these precisions start.
 pub(crate) fn beginning(kept: &Precisions) -> String {
     let moved: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
     if moved.is_empty() {
@@ -122,24 +123,25 @@ pub(crate) fn beginning(kept: &Precisions) -> String {
     format!("Buckets are those of UTC, but {moved}.")
 }
 
-/// Writes an instant as ISO 8601 has it.
+/// Formats an instant as ISO 8601.
 pub(crate) fn iso(at: Timestamp) -> String {
     format!("{}Z", civil(at))
 }
 
-/// The date of an instant in UTC, as forms have it.
+/// Formats the UTC date like HTML forms.
 pub(crate) fn day(at: Timestamp) -> String {
     civil(at).date().to_string()
 }
 
-/// The end in UTC of a day that is written as `2026-11-20`; nothing if there is no such day after 1969.
+/// Parses a date such as `2026-11-20` and returns the end of this day in UTC. Returns `None` for invalid
+/// dates and dates before 1970.
 pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
     let date: Date = text.parse().ok().filter(|date: &Date| date.to_string() == text)?;
     let start = date.to_datetime(Time::midnight()).duration_since(EPOCH).as_secs();
     Some(Timestamp::from_unix(start.try_into().ok()?).plus(86_400))
 }
 
-/// The time on clocks of UTC that is written as `2026-11-20T14:03`; nothing where there is no such time after 1969.
+/// Parses a time in UTC such as `2026-11-20T14:03`. Returns `None` for invalid times and times before 1970.
 pub(crate) fn minute(text: &str) -> Option<Timestamp> {
     let (day, time) = text.split_once('T')?;
     let (hour, minute) = time.split_once(':')?;
@@ -149,7 +151,7 @@ pub(crate) fn minute(text: &str) -> Option<Timestamp> {
     is_time.then(|| start.plus(3600 * hour + 60 * minute))
 }
 
-/// The date and the time of an instant, in UTC.
+/// Converts an instant to the date and time in UTC.
 fn civil(at: Timestamp) -> DateTime {
     EPOCH.saturating_add(SignedDuration::from_secs(at.as_unix().try_into().unwrap_or(i64::MAX)))
 }

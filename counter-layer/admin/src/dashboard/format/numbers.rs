@@ -1,20 +1,20 @@
-//! Numbers, shares and changes as text.
+//! Formats numbers, shares and changes.
 
 use counter_core::visits::Measure;
 
 use crate::text::digits::{grouped, in_groups};
 
-/// The text in the place of a number that cannot be read.
+/// Returns the placeholder for unreadable numbers.
 pub(crate) fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// A number that need not be whole: with one decimal below ten, and none from there on.
+/// Formats a number with one decimal if it is less than ten, and as an integer otherwise.
 pub(crate) fn rounded(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { in_groups(&format!("{value:.0}")) }
 }
 
-/// At most four characters or so: `950`, `1.2k`, `34M`.
+/// Abbreviates a number to about four characters: `950`, `1.2k`, `34M`.
 pub(crate) fn short(count: u64) -> String {
     let (mut value, mut unit) = (count, "");
     let mut rest = 0;
@@ -31,13 +31,13 @@ pub(crate) fn short(count: u64) -> String {
     }
 }
 
-/// A count over some seconds, for each second.
+/// Formats a count as a rate per second.
 pub(crate) fn rate(count: u64, seconds: u64) -> String {
     let tenths = count.saturating_mul(10).checked_div(seconds).unwrap_or_default();
     if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { grouped(tenths / 10) }
 }
 
-/// A part of a whole; nothing when there is no whole.
+/// Formats a share, or returns `None` if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     let tenths = u128::from(part).saturating_mul(1000).checked_div(u128::from(whole))?;
     Some(match tenths {
@@ -47,20 +47,20 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     })
 }
 
-/// A part in whole hundredths; 0 when the whole is 0.
+/// Returns the integer percentage, or 0 if the whole is 0.
 pub(crate) fn percent(part: u64, most: u64) -> u64 {
     let percent = (u128::from(part) * 100).checked_div(u128::from(most)).unwrap_or_default();
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// A difference from an earlier count: in words, and as the name of a style.
+/// A change since an earlier count, with a CSS class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) text: String,
     pub(crate) style: &'static str,
 }
 
-/// Nothing when there was nothing to compare with.
+/// Formats the change, or returns `None` if the earlier count is 0.
 pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
     let parts = i128::from(now).saturating_sub(i128::from(before)).saturating_mul(100);
     let percent = parts.checked_div(i128::from(before))?;
@@ -73,8 +73,8 @@ pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
     Some(Change { text, style })
 }
 
-/// The change of a percentile. Each of the two is within the error of its bin, so what differs by less than both errors
-/// together has not changed for certain.
+/// Formats the change of a percentile. Both values have a bin error, so if the difference is smaller than the
+/// combined error, it might not be a real change.
 pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
     let error = Measure::RELATIVE_ERROR;
     let ratio = Some(now / before).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
@@ -92,7 +92,7 @@ pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
     Some(Change { text, style: "flat" })
 }
 
-/// The error of a percentile as it is written, in hundredths: that of its bin, and that of the third digit.
+/// Formats the error of a displayed percentile: the bin error plus the rounding to three digits.
 pub(crate) fn shown_error() -> String {
     format!("{:.0} %", (Measure::RELATIVE_ERROR + 0.005) * 100.0)
 }

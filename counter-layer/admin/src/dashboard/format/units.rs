@@ -1,8 +1,8 @@
-//! Amounts with their units as text.
+//! Formats amounts with units.
 
 use crate::text::digits::in_groups;
 
-/// A time in the unit that suits it, in three digits.
+/// Formats a duration with three digits and a suitable unit.
 pub(crate) fn seconds(seconds: f64) -> String {
     match three_digits(seconds) {
         value if value < 1e-3 => format!("{} µs", three_digits(value * 1e6)),
@@ -12,7 +12,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A size in the unit that suits it, in three digits.
+/// Formats a size with three digits and a suitable unit.
 pub(crate) fn bytes(bytes: f64) -> String {
     let (mut value, mut unit) = (three_digits(bytes), "B");
     for next in ["kB", "MB", "GB", "TB"] {
@@ -28,7 +28,7 @@ fn three_digits(value: f64) -> f64 {
     format!("{value:.2e}").parse().unwrap_or(value)
 }
 
-/// A length of time in the largest unit that it is a whole number of.
+/// Formats a time span in the largest unit that divides the span.
 pub(crate) fn span(seconds: u64) -> String {
     let units = [(86_400, "d"), (3600, "h"), (60, "min")];
     let unit = units.iter().find(|(width, _)| seconds > 0 && seconds.is_multiple_of(*width));
@@ -36,7 +36,7 @@ pub(crate) fn span(seconds: u64) -> String {
     format!("{} {name}", seconds / width)
 }
 
-/// The name of a span in `hits per …`.
+/// Formats a time span as in `hits per …`.
 pub(crate) fn unit(seconds: u64) -> String {
     match seconds {
         1 => "second".to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn unit(seconds: u64) -> String {
     }
 }
 
-/// A length of time, roughly.
+/// Formats a duration approximately.
 pub(crate) fn about(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -1,4 +1,4 @@
-//! The paths of the page of alerts and of its forms.
+//! Routes for the alerts page and the forms on this page.
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
@@ -23,7 +23,7 @@ use crate::upload::{MAX_FORM_BYTES, Upload};
 
 type Known = State<(Dashboard, Alerts)>;
 
-/// The page of alerts, and what its forms are sent to.
+/// Returns the alerts page and the form handlers.
 pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
     Router::new()
         .route(ALERTS, get(page))
@@ -42,7 +42,7 @@ async fn page(
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     let known = alerts.read().await.map_err(|error| trouble(dashboard.stats(), &view, &error))?;
     let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
-    // It is its own moving part, so that a page that has not changed is not sent again.
+    // We revalidate the whole page, so that it is not sent again when it was not changed.
     Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", written(&page)?))
 }
 

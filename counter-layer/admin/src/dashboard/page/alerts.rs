@@ -1,4 +1,4 @@
-//! The page of alerts: rules with their state, the history, and the forms that change something.
+//! The alerts page: rules and states, the history, and forms for changes.
 
 use askama::Template;
 use counter_alert::{AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Unit};
@@ -13,28 +13,28 @@ use crate::dashboard::view::view::View;
 use crate::text::digits;
 use crate::text::escape;
 
-/// The page.
+/// The alerts page.
 #[derive(Debug, Template)]
 #[template(path = "pages/alerts.html")]
 pub(crate) struct AlertsPage {
     frame: Frame,
-    /// The raised alerts, in words.
+    /// A sentence about the raised alerts.
     summary: String,
     is_raised: bool,
-    /// The rules that are raised first, then those that are silenced.
+    /// Raised rules, followed by muted rules, followed by all other rules.
     rules: Vec<Rule>,
-    /// A note about rules that are left out.
+    /// A hint if rules are omitted.
     more_rules: Option<String>,
     history: Vec<Message>,
-    /// A note about messages that are left out.
+    /// A hint if messages are omitted.
     more_history: Option<String>,
-    /// The names of all rules, where this client may silence them.
+    /// The forms, if this client may mute rules.
     forms: Option<Forms>,
     /// The format of instants.
     style: &'static str,
 }
 
-/// The forms of the page.
+/// The page forms, with all rule names.
 #[derive(Debug)]
 struct Forms {
     silence: String,
@@ -48,24 +48,24 @@ struct Rule {
     name: String,
     severity: String,
     condition: String,
-    /// Which buckets raise and resolve it, in words.
+    /// A sentence on when the rule is raised and resolved.
     when: String,
     state: &'static str,
     since: Option<Instant>,
     silenced: Option<Instant>,
     reason: Option<String>,
-    /// The value of the last bucket, where that is not among those that decided.
+    /// The latest value, if not already included in `buckets`.
     last: Option<String>,
     last_start: Option<Instant>,
-    /// The buckets that raised it, while it is raised.
+    /// The buckets that raised the rule. Empty if the rule is not raised.
     buckets: Vec<Bucket>,
-    /// Set where one of the buckets has what a model expects.
+    /// Whether any bucket has values from a model.
     has_model: bool,
-    /// The pages of the counters that it looks at.
+    /// The counters of this rule, as names and addresses.
     counters: Vec<(String, String)>,
 }
 
-/// A bucket that decided.
+/// A bucket that contributed to the decision.
 #[derive(Debug)]
 struct Bucket {
     start: Instant,
@@ -77,7 +77,7 @@ struct Bucket {
     error: String,
 }
 
-/// A message of the history.
+/// A message in the history.
 #[derive(Debug)]
 struct Message {
     at: Instant,
@@ -88,18 +88,18 @@ struct Message {
     arrived: Option<Instant>,
 }
 
-/// A time for machines, and for people.
+/// An instant for machines and for humans.
 #[derive(Debug)]
 struct Instant {
     iso: String,
     text: String,
 }
 
-/// The times for which the form silences a rule.
+/// The durations offered for muting a rule.
 pub(crate) const SILENCES: [(u64, &str); 4] =
     [(3600, "an hour"), (86_400, "a day"), (7 * 86_400, "a week"), (30 * 86_400, "30 days")];
 
-/// Rules and messages on the page.
+/// The maximum number of rules and messages on the page.
 const ROWS: usize = 100;
 
 impl AlertsPage {
@@ -140,7 +140,7 @@ impl AlertsPage {
     }
 }
 
-/// A note about what is beyond the rows of a table.
+/// Returns a hint if the table can't show all rows.
 fn left_out(all: usize, what: &str, path: &str) -> Option<String> {
     let more = all.checked_sub(ROWS + 1)? as u64 + 1;
     Some(format!("{} more {what} are at {path}.", digits::grouped(more)))
@@ -162,7 +162,7 @@ impl Rule {
             in_a_row(rule.raise_after),
             in_a_row(rule.resolve_after)
         );
-        // What is in the table need not be told again.
+        // Values that are already in the table don't need to be repeated here.
         let is_told = |last: &&Explanation| buckets.iter().all(|of| of.start != last.start);
         let (judged, last) = (rule.last.is_some(), rule.last.as_ref().filter(is_told));
         Self {

@@ -1,4 +1,4 @@
-//! The style and the script of the pages, under names that change with what is in them.
+//! The stylesheet and the script, served under paths that contain a content hash.
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -10,20 +10,20 @@ use crate::problem::Problem;
 const STYLE: &str = include_str!("../../../templates/assets/style.css");
 const SCRIPT: &str = include_str!("../../../templates/assets/script.js");
 
-/// The hash of both, in the path of each.
+/// The hash over both files, used in the paths.
 const HASH: u64 = hash(hash(0xcbf2_9ce4_8422_2325, STYLE.as_bytes()), SCRIPT.as_bytes());
 
-/// The path of the style, under the mount.
+/// Returns the stylesheet path, relative to the mount.
 pub(crate) fn style() -> String {
     format!("/assets/{HASH:016x}/style.css")
 }
 
-/// The path of the script, under the mount.
+/// Returns the script path, relative to the mount.
 pub(crate) fn script() -> String {
     format!("/assets/{HASH:016x}/script.js")
 }
 
-/// Answers with one of them.
+/// Serves either file.
 pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
     let (kind, text) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", STYLE),
@@ -31,7 +31,8 @@ pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: H
         _ => return Problem::nothing_here().into_response(),
     };
     let tag = format!("\"{HASH:016x}\"");
-    // A page of another version asks for another hash: it gets what there is, and is not to keep it.
+    // A page of another version requests another hash. We just serve the current file here, but it must never
+    // be cached.
     let keep =
         if hash == format!("{HASH:016x}") { "private, max-age=31536000, immutable" } else { "no-cache" };
     let cached = headers.get_all(IF_NONE_MATCH).iter().any(|shown| shown.as_bytes() == tag.as_bytes());
@@ -47,13 +48,13 @@ pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: H
     (head, text).into_response()
 }
 
-/// Answers with the style of a page that a link shows, under the address of which it is not kept.
+/// Serves the stylesheet for shared views, without caching.
 pub(crate) async fn shared_style() -> Response {
     let head = [(CONTENT_TYPE, "text/css; charset=utf-8"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
     (head, STYLE).into_response()
 }
 
-/// FNV-1a, which a constant can be made with.
+/// FNV-1a, which can be evaluated at compile time.
 const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut place = 0;
     while place < bytes.len() {

@@ -1,4 +1,4 @@
-//! The frame of every page for people.
+//! The frame shared by all HTML pages.
 
 use counter_core::{Stats, Timestamp};
 
@@ -7,7 +7,7 @@ use crate::dashboard::format::instants;
 use crate::dashboard::format::units;
 use crate::dashboard::view::view::View;
 
-/// The frame of every page.
+/// The frame of a page.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) style: String,
@@ -15,20 +15,20 @@ pub(crate) struct Frame {
     pub(crate) site: String,
     pub(crate) address: String,
     pub(crate) parts: String,
-    /// The address with the times of the viewer or those of the site.
+    /// The address that switches between the time zones of viewer and site.
     pub(crate) toggled_zone: String,
-    /// The name of the zone of the site.
+    /// The time zone name of the site.
     pub(crate) zone: String,
-    /// Times are those of the site, with a script as well.
+    /// Whether the script should also show times in the time zone of the site.
     pub(crate) utc: bool,
     pub(crate) logout: Option<String>,
-    /// The addresses that end all sessions and all links.
+    /// The addresses to end all sessions and to revoke all links.
     pub(crate) revocations: Option<[String; 2]>,
-    /// The revocations of other instances are not known here.
+    /// Whether revocations of other instances can't be read.
     pub(crate) misses_revocations: bool,
-    /// The address of the page of alerts, where there is one.
+    /// The address of the alerts page, if it exists.
     pub(crate) alerts: Option<String>,
-    /// The beginnings of buckets and days, in words.
+    /// A sentence on the alignment of buckets and days.
     pub(crate) beginning: String,
 }
 
@@ -52,7 +52,8 @@ impl Frame {
     }
 }
 
-/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
+/// Describes the alignment of buckets and days. Days are in the time zone of the site if retention allows
+/// this.
 pub(crate) fn beginning(stats: &Stats, view: &View) -> String {
     let buckets = instants::beginning(&stats.grid().counts);
     match (view.site.zone.is_utc(), view.days(1, Timestamp::now())) {

@@ -1,4 +1,4 @@
-//! The contents of the templates.
+//! The data of the templates.
 
 use askama::Template;
 use counter_core::{CounterName, Error, Stats, Timestamp};
@@ -47,7 +47,7 @@ pub(crate) struct Site {
     unread: Option<String>,
 }
 
-/// The page of one counter.
+/// A counter page.
 #[derive(Debug, Template)]
 #[template(path = "pages/counter.html")]
 pub(crate) struct Counter {
@@ -67,14 +67,14 @@ pub(crate) struct Counter {
     unread: Option<String>,
 }
 
-/// The moving parts by themselves, which the script asks for every second.
+/// Only the live parts of a page, polled by the script every second.
 #[derive(Debug, Template)]
 #[template(path = "pages/parts.html")]
 pub(crate) struct Parts {
     pub(crate) moving: Moving,
 }
 
-/// The page with a link to a view.
+/// The page that shows a link to a view.
 #[derive(Debug, Template)]
 #[template(path = "pages/share.html")]
 pub(crate) struct Share {
@@ -83,7 +83,7 @@ pub(crate) struct Share {
     until: String,
 }
 
-/// The page that a link shows: a chart and what was measured, and no way to anything else.
+/// A shared view: a chart and distributions, but no navigation.
 #[derive(Debug, Template)]
 #[template(path = "pages/shared.html")]
 pub(crate) struct Shared {
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     beginning: String,
 }
 
-/// The page that says why there is no other.
+/// An error page.
 #[derive(Debug, Template)]
 #[template(path = "pages/trouble.html")]
 pub(crate) struct Trouble {
@@ -105,26 +105,26 @@ pub(crate) struct Trouble {
     status: Status,
 }
 
-/// Numbers and chart.
+/// The live parts of a page: numbers and the chart.
 #[derive(Debug)]
 pub(crate) struct Moving {
     summary: Option<Summary>,
-    /// The raised alerts, on the page of the site.
+    /// The raised alerts, only on the site page.
     raised: Option<Raised>,
     status: Status,
     chart: Chart,
-    /// The events in the time of the chart.
+    /// The events shown in the chart.
     annotations: Vec<Annotation>,
     sums: Sums,
-    /// The forecast in words.
+    /// The description of the forecast.
     forecast: Option<String>,
-    /// The visitors of all of the time, in words; not in what is read again and again.
+    /// A sentence on visitors over the whole period. Not included in polled parts.
     visitors_shown: Option<String>,
-    /// The forms that add and remove notes.
+    /// The forms to add and remove notes.
     note_forms: Option<NoteForms>,
-    /// The name of the zone of the site.
+    /// The time zone name of the site.
     zone: String,
-    /// The content of the chart in a sentence.
+    /// The description of the chart.
     label: String,
 }
 
@@ -138,7 +138,7 @@ struct Day {
     is_open: bool,
 }
 
-/// Days on the page of a counter.
+/// The number of days on a counter page.
 const DAYS: u32 = 14;
 
 impl Site {
@@ -279,7 +279,7 @@ impl Shared {
         style: String,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        // They were not written for those who have a link.
+        // Users with a link should not see notes and alerts.
         let none = Annotators::default();
         let reader = Reader::new(stats, &none);
         let measured = async {
@@ -288,7 +288,7 @@ impl Shared {
                 Page::Counter => measured::read(&reader, view, now).await,
             }
         };
-        // The summary of the site is no part of it.
+        // A shared view should never include the site summary.
         let mut chart = view.clone();
         chart.page = Page::Counter;
         let (moving, measured) =
@@ -315,7 +315,7 @@ impl Trouble {
         }
     }
 
-    /// The page for when the store cannot be read.
+    /// Returns the page to show if the store can't be read.
     pub(crate) fn unreadable(stats: &Stats, view: &View, error: &Error) -> Self {
         let (title, text) = ("The numbers cannot be read now", error.to_string());
         let status = Status::unreadable(&stats.ledger(), &stats.health());
@@ -323,7 +323,7 @@ impl Trouble {
     }
 }
 
-/// The last days, and the format that tells them apart.
+/// Returns the most recent days and the format to use.
 fn last_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Style)> {
     if let Some(days) = view.days(DAYS, now) {
         return Some((days, Style::Day));
@@ -334,7 +334,7 @@ fn last_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Sty
     Some((Buckets::of(kept, from..today.end()), Style::of(kept.precision)))
 }
 
-/// The last days of the counter of a view that have hits, the last one first.
+/// Returns the recent days with hits of the first counter, newest first.
 async fn days(reader: &Reader<'_>, view: &View, buckets: &Buckets, style: Style) -> Result<Vec<Day>, Error> {
     let series =
         reader.series_many(&view.chart.counters[..1], buckets.read.precision, buckets.range()).await?;

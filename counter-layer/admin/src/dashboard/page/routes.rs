@@ -28,7 +28,7 @@ use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
 
-/// The parts of the pages.
+/// The state shared by all pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Dashboard {
     stats: Stats,
@@ -36,7 +36,7 @@ pub(crate) struct Dashboard {
     annotators: Annotators,
 }
 
-/// The response in place of a page.
+/// A response to be sent instead of a page.
 #[derive(Debug)]
 pub(crate) struct Refusal(Box<Response>);
 
@@ -76,7 +76,7 @@ impl Dashboard {
         &self.stats
     }
 
-    /// Returns the view of an address, or the page that says what is wrong with it.
+    /// Parses an address into a view, or returns an error page.
     pub(crate) fn view(
         &self,
         mount: &Mount,
@@ -92,12 +92,12 @@ impl Dashboard {
             .map_err(|wrong| self.refuse(mount, client, &wrong))
     }
 
-    /// Returns the first view, for a page without a chart.
+    /// Returns the default view, for pages without a chart.
     pub(crate) fn first_view(&self, mount: &Mount, client: Client) -> View {
         self.view(mount, Page::Site, client, None).expect("an address without a query says nothing wrong")
     }
 
-    /// Returns the answer to an address with a value that is not allowed.
+    /// Returns the response to an address with an invalid value.
     fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Refusal {
         let view = self.first_view(mount, client);
         let page = Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string());
@@ -105,13 +105,13 @@ impl Dashboard {
     }
 }
 
-/// The first page, as one of the routes that are described.
+/// Returns the first page, which is part of the documented routes.
 pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
     let handler = get(site).with_state(dashboard.clone());
     Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
 }
 
-/// The other pages, and the files and parts that pages are made of.
+/// Returns all other pages, assets and page parts.
 pub(crate) fn pages(dashboard: &Dashboard) -> Router {
     let pages = Router::new();
     let pages = match &dashboard.annotators.notes {
@@ -179,13 +179,13 @@ async fn counter(
             let text = format!("There is no counter with the name {}.", isolated(&view.chart.counters[0]));
             html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
         }
-        // Where the list of counters cannot be read, none is denied.
+        // We can't say that a counter is unknown when the list was not readable.
         Ok(_) => answer(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
         Err(error) => trouble(stats, &view, &error),
     })
 }
 
-/// Answers with the moving parts of either page, or that they have not changed.
+/// Responds with the live parts of a page, or with 304 if these are unchanged.
 async fn parts(
     page: Page,
     State(dashboard): State<Dashboard>,
@@ -203,7 +203,7 @@ async fn parts(
     })
 }
 
-/// Adds the note of a form, and leads back to the page with it.
+/// Adds a note and redirects back to the page.
 async fn add_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
@@ -229,7 +229,7 @@ async fn add_note(
     })
 }
 
-/// Removes the note that a form names, and leads back to the page without it.
+/// Removes a note and redirects back to the page.
 async fn remove_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
@@ -256,13 +256,13 @@ pub(crate) fn see_other(mount: &Mount, to: &str) -> Response {
     }
 }
 
-/// The days that a link may last.
+/// The allowed lifetimes of a link in days.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
 
-/// The same if the form does not say how many.
+/// The lifetime in days if the form does not specify a value.
 const DEFAULT_DAYS: u64 = 7;
 
-/// Answers with a link to a view, for clients with a token, which signs it.
+/// Responds with a link to a view. Requires a token in order to sign the link.
 async fn share(
     page: Page,
     State(dashboard): State<Dashboard>,
@@ -281,7 +281,7 @@ async fn share(
     Ok(html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until)))
 }
 
-/// Returns the days that a link is to last.
+/// Parses the lifetime of a link.
 fn days(query: &str) -> Result<u64, WrongValue> {
     let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
     match days.filter(|(_, days)| !days.is_empty()) {
@@ -293,7 +293,7 @@ fn days(query: &str) -> Result<u64, WrongValue> {
     }
 }
 
-/// Answers with the view that a link shows, which the guard has verified.
+/// Responds with a shared view. The guard has already verified the link.
 async fn shared(
     page: Page,
     State(dashboard): State<Dashboard>,
@@ -306,7 +306,7 @@ async fn shared(
     let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
     Ok(match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
         Ok(page) => html(StatusCode::OK, &page),
-        // No health and no ledger: they are not what is shared.
+        // Health and ledger should never be shared.
         Err(error) => {
             warn(&dashboard.stats, &error, "a shared view cannot be read");
             (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
@@ -321,7 +321,7 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
     }
 }
 
-/// The store cannot be read; what this process knows is shown all the same.
+/// Responds when the store can't be read. The page will still show the state of this process.
 pub(crate) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     warn(stats, error, "the dashboard cannot be read");
     html(StatusCode::SERVICE_UNAVAILABLE, &Trouble::unreadable(stats, view, error))
@@ -334,7 +334,7 @@ pub(crate) fn html(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-/// The text of a page, or the answer instead.
+/// Renders a page, or returns an error response.
 pub(crate) fn written(page: &impl Template) -> Result<String, Refusal> {
     page.render().map_err(|error| Refusal::from(unwritten(&error)))
 }

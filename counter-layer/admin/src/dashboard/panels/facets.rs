@@ -1,4 +1,4 @@
-//! The counters that all requests are in, as a panel for each facet.
+//! Counters that split all requests into parts, with a panel for each facet.
 
 use counter_core::CounterName;
 
@@ -6,7 +6,7 @@ use crate::dashboard::format::numbers;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// A panel of the counters of one facet.
+/// A panel for the counters of a facet.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) id: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Panel {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A counter of all requests, or of those with something in common.
+/// A counter of all requests or of a part.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Part {
     pub(crate) share: Option<String>,
 }
 
-/// The panels with the beginnings of the names that they have; the first one has what is in none of the others.
+/// The panels and the counter name prefixes. The empty prefix matches all remaining counters.
 const PANELS: [(&str, &str, &str); 5] = [
     ("requests", "All requests", ""),
     ("agents", "People and bots", "agent:"),
@@ -35,7 +35,7 @@ const PANELS: [(&str, &str, &str); 5] = [
 ];
 
 impl Panel {
-    /// The panels of these counters, each with its count where that can be read; `hits` is the count of all requests.
+    /// Creates the panels for these counters and counts. `hits` is the count of all requests.
     pub(crate) fn all<'a>(
         view: &View,
         counters: impl Iterator<Item = (&'a CounterName, Option<u64>)>,

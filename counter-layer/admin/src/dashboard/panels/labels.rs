@@ -1,4 +1,4 @@
-//! The panels of labels, such as that of the sites that visitors came from.
+//! The label panels, e.g. for referrers.
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
@@ -8,13 +8,13 @@ use crate::dashboard::format::numbers;
 use crate::dashboard::reader::Reader;
 use crate::text::digits;
 
-/// The values of a label with the most hits.
+/// The top values of a label.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) rows: Vec<Value>,
-    /// The note on what is not among them, and how far they may be off.
+    /// A hint on omitted values and the error of the counts.
     pub(crate) note: Option<String>,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Value {
     pub(crate) percent: u64,
 }
 
-/// Values of a label that are shown.
+/// The maximum number of values to show for a label.
 const ROWS: usize = 8;
 
-/// Labels that are shown: as many as a process may have.
+/// The maximum number of labels, which is also the limit per process.
 const PANELS: usize = 8;
 
-/// Titles of the labels that the layer knows; others are shown by their names.
+/// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 5] = [
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
@@ -44,7 +44,8 @@ const TITLES: [(&str, &str); 5] = [
 ];
 
 impl Panel {
-    /// The panels of all labels, by name; `address` is that of the page of a counter.
+    /// Reads the panels of all labels, sorted by name. `address` maps a counter to the address of the counter
+    /// page.
     pub(crate) async fn read(
         reader: &Reader<'_>,
         period: &Period,

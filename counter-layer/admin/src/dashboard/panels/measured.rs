@@ -1,4 +1,4 @@
-//! Times, sizes and statuses of the requests of a counter, where distributions are kept.
+//! Response times, sizes and statuses of a counter, if distributions are retained.
 
 use std::ops::Range;
 
@@ -18,24 +18,25 @@ use crate::dashboard::view::range::SPAN;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// The measures that have a place on the page.
+/// The measures shown on the page.
 const MEASURES: [Measure; 5] = Measure::ALL;
 
-/// Statuses of a table.
+/// The maximum number of statuses in a table.
 const STATUSES: usize = 12;
 
-/// The distributions of the time of a chart, beside those of as long a time before.
+/// The distributions of the charted period, compared with the previous period of this length or a selected
+/// period.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// The format of both instants.
+    /// The format of instants.
     pub(crate) style: &'static str,
     pub(crate) from: Instant,
     pub(crate) width: String,
-    /// The time that all of it is compared with, in words; nothing where nothing is known of it.
+    /// The name of the compared period, if any data is available.
     pub(crate) before: Option<String>,
     /// The error of percentiles.
     pub(crate) error: String,
-    /// The times to the head of the response.
+    /// The times to response headers.
     pub(crate) bands: Option<Bands>,
     pub(crate) rows: Vec<Row>,
     pub(crate) statuses: Vec<Statuses>,
@@ -55,11 +56,11 @@ pub(crate) struct Statuses {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) rows: Vec<Status>,
-    /// The number of those that are left out.
+    /// A hint on omitted statuses.
     pub(crate) more: Option<String>,
 }
 
-/// A status with its part of all requests.
+/// A status and the share of requests.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) number: String,
@@ -69,8 +70,8 @@ pub(crate) struct Status {
     pub(crate) before: Option<String>,
 }
 
-/// Reads the distributions of the first counter of a view by one exchange. There is nothing to show where none are kept,
-/// or nothing was measured.
+/// Reads the distributions of the first counter of a view in a single round trip. Returns `None` if the
+/// distributions are not retained, or if they are empty.
 pub(crate) async fn read(
     reader: &Reader<'_>,
     view: &View,
@@ -91,7 +92,7 @@ pub(crate) async fn read(
         Some(other) => (precision.bucket(other.start).start..other.end, true),
         None => (range.start.minus(whole)..range.start, false),
     };
-    // Longer buckets than those of the chart may lie in both times.
+    // When buckets are longer than in the chart, they could be part of both periods.
     let is_apart = before.end <= range.start || range.end <= before.start;
     let before = Some(before).filter(|before| is_apart && kept.oldest(now) <= before.start);
     let read =
@@ -132,8 +133,9 @@ pub(crate) async fn read(
     }))
 }
 
-/// The precision of distributions that shows best what a chart of this precision shows: the same one, or the coarsest of
-/// which its buckets consist, or a coarser one. It goes back as far, if one does.
+/// Returns the best distribution precision for a chart of this precision: the same precision, or else the
+/// coarsest precision that divides it, or else a coarser precision. Prefers precisions that are retained for
+/// the whole range.
 fn fitting(
     kept: &Precisions,
     chart: Precision,
@@ -148,7 +150,7 @@ fn fitting(
         let all = || kept.iter().filter(fits).filter(wanted);
         all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
     };
-    // Longer buckets say more than some of the time.
+    // Longer buckets are still better than an incomplete range.
     of(&reaches).or_else(|| of(&|_| true))
 }
 
@@ -199,7 +201,7 @@ impl Statuses {
             numbers::share(of_it.map_or(0, |(_, count)| count), before.count())
         };
         let mut all: Vec<_> = of.bins().collect();
-        // Stable: by number where they are equal.
+        // The sort is stable, so equal counts are sorted by number.
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let more = all.len().saturating_sub(STATUSES);
         let row = |(bin, requests): &(counter_core::visits::Bin, u64)| Status {

@@ -1,4 +1,4 @@
-//! Forms on the pages by which notes are added and removed, and what they send.
+//! Forms to add and remove notes, and the submitted data.
 
 use counter_alert::note::Note;
 use counter_core::Timestamp;
@@ -9,20 +9,20 @@ use crate::dashboard::format::instants;
 use crate::dashboard::view::view::View;
 use crate::zone::Zone;
 
-/// The forms of a page, for those who may note.
+/// The forms of a page, for clients that may note.
 #[derive(Debug)]
 pub(crate) struct NoteForms {
-    /// The address that adds a note.
+    /// The address to add a note.
     pub(crate) add: String,
-    /// The address that removes one.
+    /// The address to remove a note.
     pub(crate) remove: String,
-    /// The page to come back to, as a path below the router.
+    /// The page to return to, relative to the router.
     pub(crate) to: String,
-    /// The largest number of characters in a text.
+    /// The maximum number of characters in a note.
     pub(crate) most: usize,
 }
 
-/// The fields that a form sends.
+/// The fields submitted by a form.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     text: String,
@@ -57,7 +57,7 @@ impl Sent {
         sent
     }
 
-    /// Returns the note that is to be added, or the reason why it is none.
+    /// Returns the note to be added, or the reason why the form is invalid.
     pub(crate) fn note(&self, zone: &Zone, now: Timestamp) -> Result<Note, String> {
         let at = match &*self.at {
             "" => now,
@@ -69,7 +69,7 @@ impl Sent {
         Note::new(at, &*self.text).map_err(|error| format!("Nothing is added: {error}."))
     }
 
-    /// Returns the page to come back to, as a path below the router.
+    /// Returns the page to return to, relative to the router.
     pub(crate) fn to(&self) -> &str {
         below(&self.to).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Today, and yesterday until the same time.
+//! Today, compared with yesterday up to the same time.
 
 use std::ops::Range;
 
@@ -11,39 +11,39 @@ use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::buckets::is_part;
 use crate::zone::Zone;
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u32 = 86_400;
 
-/// Buckets that a period has at most, so that all counters can be read: a day has 1,440 minutes.
+/// The maximum number of buckets in a period, so that all counters can be read: a day has 1,440 minutes.
 const BUCKETS: u64 = 1500;
 
-/// Samples that are read at once.
+/// The maximum number of samples in a single read.
 const SAMPLES: u64 = 200_000;
 
-/// The time that the table and the numbers at the top are about.
+/// The period covered by the table and the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Period {
-    /// `today`, or what is kept where that is less.
+    /// `today`, or a shorter time span if retention is less than a day.
     pub(crate) name: String,
     precision: Precision,
     range: Range<Timestamp>,
     before: Option<Before>,
 }
 
-/// The time it is compared with.
+/// The period to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Before {
     precision: Precision,
     range: Range<Timestamp>,
-    /// The seconds of the last bucket that belong to the period.
+    /// The seconds within the final bucket that belong to the period.
     rest: u64,
 }
 
 impl Period {
-    /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, what
-    /// is kept of the precision that goes back furthest, or of `some`. A day begins when those that
-    /// are kept do, and otherwise at midnight UTC. Seconds are too many for a day: of each precision, the
-    /// latest 1,500 buckets are looked at.
+    /// Returns today with the coarsest precision that covers today, and yesterday with the finest. If no
+    /// precision covers today, this falls back to the precision with the longest retention, or to `some`.
+    /// Days are aligned with the retained days, or otherwise with midnight UTC. Because a day has too many
+    /// seconds, at most the latest 1,500 buckets of a precision are used.
     pub(crate) fn of(kept: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
         let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
         let has_zone = !zone.is_utc() && kept.iter().any(|kept| is_part(kept.precision, zone, now));
@@ -70,7 +70,7 @@ impl Period {
         };
         let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
-            // A day may have an hour more or less than yesterday.
+            // When clocks change, the elapsed part of today might be longer than yesterday.
             let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
             let last = fine.precision.bucket(same_time);
             let rest = same_time.as_unix() - last.start.as_unix();
@@ -80,12 +80,12 @@ impl Period {
         Self { name: "today".to_owned(), precision: coarse.precision, range, before }
     }
 
-    /// The buckets of the period.
+    /// Returns the buckets of the period.
     pub(crate) fn buckets(&self) -> (Precision, Range<Timestamp>) {
         (self.precision, self.range.clone())
     }
 
-    /// The count of each counter in the period, where it can be read.
+    /// Reads the count of each counter, or `None` for unreadable counters.
     pub(crate) async fn totals(
         &self,
         reader: &Reader<'_>,
@@ -99,8 +99,8 @@ impl Period {
         Ok(totals)
     }
 
-    /// The count of each counter in the period before, of its last bucket only the part that belongs to it; 0
-    /// where nothing is known.
+    /// Reads the counts in the previous period. The final bucket is only included in part, and unknown counts
+    /// are 0.
     pub(crate) async fn befores(
         &self,
         reader: &Reader<'_>,
@@ -112,15 +112,15 @@ impl Period {
         let mut sums = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(before.precision, &before.range)) {
             let series = reader.series_many(counters, before.precision, before.range.clone()).await?;
-            // Nothing can be compared with what is not known.
+            // We can't compare unknown counts.
             let sum = |series: &Option<_>| reader::total_between(series.as_ref()?, before.range.start, until);
             sums.extend(series.iter().map(|series| sum(series).unwrap_or_default()));
         }
         Ok(sums)
     }
 
-    /// The visitors of each counter in the period, where they can be read, and of as many counters as can be read at
-    /// once; `None` where no precision of visitors is kept for it.
+    /// Reads the visitors of these counters, limited to the number of counters that can be read in a single
+    /// call. Returns `None` if no visitor precision fits the period.
     pub(crate) async fn visitors(
         &self,
         reader: &Reader<'_>,
@@ -137,14 +137,14 @@ impl Period {
         Ok(Some(visitors))
     }
 
-    /// The number of counters whose visitors can be read at once.
+    /// Returns the number of counters with visitors that can be read in a single call.
     pub(crate) fn comparable(&self, kept: &Precisions) -> usize {
         let at_once = |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
         self.of_visitors(kept)
             .map_or(usize::MAX, |precision| usize::try_from(at_once(precision)).unwrap_or(usize::MAX))
     }
 
-    /// The coarsest precision whose buckets fill it.
+    /// Returns the coarsest precision with buckets that exactly cover the period.
     fn of_visitors(&self, kept: &Precisions) -> Option<Precision> {
         let (start, end) = (self.range.start, self.range.end);
         let fits = |precision: &Precision| {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn today_begins_at_the_site_s_midnight_and_yesterday_is_compared_until_the_same_time() {
-        // 02:39:10 in UTC, 08:09:10 in India, and the evening before in New York.
+        // 02:39:10 in UTC, 08:09:10 in India, and the previous evening in New York.
         let now = Timestamp::from_unix(1_795_228_750);
         for (offset, midnight, hours, rest) in
             [(19_800, 1_795_219_200 - 19_800, 9, 550), (-18_000, 1_795_219_200 - 86_400 + 18_000, 22, 2350)]
@@ -216,7 +216,7 @@ mod tests {
     fn today_has_the_hours_of_the_zone_and_yesterday_is_compared_until_as_long_after_its_midnight() {
         let kept = Precisions::default();
         let zone = Zone::new("Europe/Berlin").expect("a zone");
-        // 2026-10-25, on which clocks were changed, at 22:30 in UTC: 24.5 hours of it have gone by.
+        // 2026-10-25, when clocks change, at 22:30 UTC: 24.5 hours of this day have passed.
         let now = Timestamp::from_unix(1_792_967_400);
         let period = Period::of(&kept, kept.iter().next().expect("not empty"), &zone, now);
         let midnight = Timestamp::from_unix(1_792_879_200);

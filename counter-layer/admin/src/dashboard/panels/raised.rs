@@ -1,4 +1,4 @@
-//! The line about alerts that are raised.
+//! The banner for raised alerts.
 
 use counter_alert::RuleStatus;
 use counter_core::Error;
@@ -7,15 +7,15 @@ use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// The line, which is there while an alert is raised whose rule is not silenced.
+/// The banner, shown while any alert is raised, unless the rule is muted.
 #[derive(Debug)]
 pub(crate) struct Raised {
-    /// The page of alerts.
+    /// The address of the alerts page.
     pub(crate) address: String,
     pub(crate) text: String,
 }
 
-/// Rules that the line names.
+/// The maximum number of rules named in the banner.
 const NAMED: usize = 3;
 
 impl Raised {

@@ -1,4 +1,4 @@
-//! The table of the sources that this process reads.
+//! The table of sources read by this process.
 
 use counter_core::source::SourceStatus;
 use counter_core::{Stats, Timestamp};
@@ -7,21 +7,21 @@ use crate::dashboard::format::numbers;
 use crate::dashboard::format::units;
 use crate::text::digits;
 
-/// The table, which is there where there are sources.
+/// The table, shown if there are sources.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) rows: Vec<Source>,
-    /// A note about sources that are left out.
+    /// A hint on omitted sources.
     pub(crate) note: Option<String>,
 }
 
-/// A source of the table.
+/// A table row.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) read: String,
     pub(crate) recorded: String,
-    /// What rules and outcomes left out.
+    /// Records skipped due to rules or outcomes.
     pub(crate) skipped: String,
     pub(crate) malformed: String,
     pub(crate) lost: String,
@@ -30,11 +30,11 @@ pub(crate) struct Source {
     pub(crate) committed: String,
 }
 
-/// Rows of the table.
+/// The maximum number of rows.
 const ROWS: usize = 25;
 
 impl Sources {
-    /// The sources, those that stand still first, and then those with the latest commits.
+    /// Returns the sources: stalled sources come before all other sources, sorted by the latest commit.
     pub(crate) fn of(stats: &Stats, now: Timestamp) -> Option<Self> {
         let mut sources = stats.sources();
         sources.sort_by_key(|source| std::cmp::Reverse((source.stands_still(), source.committed)));

@@ -1,4 +1,4 @@
-//! The site at a glance, and how its counting is doing.
+//! The site summary, and the status of counting.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::dashboard::reader::{self, Reader};
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
-/// Over how many seconds hits per second are told.
+/// The time span in seconds used to compute hits per second.
 const RECENT: u64 = 10;
 
-/// The time that the store may fail before the page is loud about it.
+/// How long the store may fail until the page shows an alert.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The numbers at the top; what is missing is not counted here.
+/// The numbers at the top. `None` if not recorded on this site.
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub(crate) rate: String,
@@ -29,14 +29,14 @@ pub(crate) struct Summary {
     pub(crate) change: Option<Change>,
     pub(crate) visitors: Option<String>,
     pub(crate) visitors_error: String,
-    /// The share of people's requests without a visitor, in this process.
+    /// The share of human requests to this process without a visitor.
     pub(crate) unidentified: Option<String>,
     pub(crate) errors: Option<String>,
     pub(crate) refused: Option<String>,
     pub(crate) bots: Option<String>,
 }
 
-/// One line about the store and the ledger.
+/// A status line about the store and the ledger.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) is_loud: bool,
@@ -90,7 +90,7 @@ fn unidentified(requests: Requests) -> Option<String> {
     numbers::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
 }
 
-/// The hits of the last seconds that are complete, and how many seconds these are.
+/// Returns the hits in the most recent complete seconds, and the number of seconds.
 async fn recent(
     reader: &Reader<'_>,
     hits: &CounterName,
@@ -98,7 +98,7 @@ async fn recent(
 ) -> Result<(Option<u64>, u64), Error> {
     let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RECENT)) };
     let width = u64::from(finest.precision.as_seconds());
-    // The last flush may be under way.
+    // The latest flush might still be running, so we skip one more bucket.
     let end = finest.precision.bucket(now.minus(1)).start;
     let length = RECENT.next_multiple_of(width);
     let start = end.minus(length).max(finest.oldest(now));
@@ -155,7 +155,8 @@ impl Status {
         Self { is_loud, text: troubles.join(" ") }
     }
 
-    /// The status while the store cannot be read, which a process that has nothing to send does not notice.
+    /// Returns the status to show if the store can't be read. A process without pending hits would not notice
+    /// the failure.
     pub(crate) fn unreadable(ledger: &Ledger, health: &Health) -> Self {
         let known = Self::of(ledger, health);
         if known.is_loud {
@@ -183,7 +184,7 @@ fn spool_failing(health: &Health) -> Option<String> {
     ))
 }
 
-/// The hits that are not in the buckets of their time, by reason.
+/// Returns the hits missing in the buckets, by reason.
 fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
     let (hits, dropped) = (ledger.hits, ledger.hits.dropped);
     let reasons = [

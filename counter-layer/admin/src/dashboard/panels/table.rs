@@ -1,4 +1,4 @@
-//! The table of counters, and the pages with the most hits.
+//! The counter table and the top pages.
 
 use std::cmp::Reverse;
 
@@ -17,15 +17,15 @@ use crate::kind::Kind;
 use crate::text::digits;
 use counter_layer::internal::HITS;
 
-/// Rows on a page of the table.
+/// The number of rows on a table page.
 const ROWS: usize = 25;
-/// Pages in the list of those with the most hits.
+/// The maximum number of top pages.
 const TOP: usize = 8;
-/// Counters that are looked at.
+/// The maximum number of counters to read.
 const COUNTERS: usize = 10_000;
 
-/// Samples that are read together for the small lines: a SQL store looks for so many one by one, and goes through
-/// those of all counters for more.
+/// The maximum number of sparkline samples in a single read. If we read more, then a SQL store would scan the
+/// samples of all counters instead of looking up some of them.
 const SAMPLES: usize = 9500;
 
 /// A page of the table.
@@ -34,28 +34,28 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Heading>,
     pub(crate) rows: Vec<Row>,
     pub(crate) top: Vec<Top>,
-    /// All requests, and their parts by facet.
+    /// Counters that split all requests into parts.
     pub(crate) facets: Vec<Panel>,
-    /// The rows shown, and the number of all.
+    /// The visible rows and the total number, e.g. `1–25 of 80`.
     pub(crate) shown: String,
     pub(crate) before: Option<String>,
     pub(crate) after: Option<String>,
-    /// A note about counters that the order or the number of rows leaves out.
+    /// A hint on omitted counters or a changed sort order.
     pub(crate) note: Option<String>,
 }
 
-/// The head of a column.
+/// A column heading.
 #[derive(Debug)]
 pub(crate) struct Heading {
     pub(crate) id: &'static str,
     pub(crate) title: String,
     pub(crate) address: Option<String>,
-    /// In the words of `aria-sort`.
+    /// The value of `aria-sort`.
     pub(crate) order: &'static str,
     pub(crate) style: &'static str,
 }
 
-/// A counter of the table.
+/// A table row.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -71,22 +71,22 @@ pub(crate) struct Row {
     pub(crate) lifetime: String,
 }
 
-/// A page of the site with many hits.
+/// An entry of the top pages.
 #[derive(Debug)]
 pub(crate) struct Top {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) total: String,
-    /// Its part of the first one's, in hundredths.
+    /// Percentage relative to the top entry.
     pub(crate) percent: u64,
 }
 
-/// A counter with what it may be sorted by.
+/// A counter with a sort key.
 struct Entry {
     name: CounterName,
-    /// Nothing where it cannot be read.
+    /// `None` if it was not readable.
     total: Option<u64>,
-    /// The number to sort by; unknown numbers come last.
+    /// The sort key. Unknown values are sorted to the end.
     by: Option<u64>,
 }
 
@@ -148,7 +148,7 @@ impl Table {
     }
 }
 
-/// Sorts, and tells whether by what was asked for.
+/// Sorts the entries, and returns `false` if the requested order is not possible.
 async fn order(
     reader: &Reader<'_>,
     view: &View,
@@ -167,7 +167,7 @@ async fn order(
         }
         Sort::Change => {
             for (entry, before) in entries.iter_mut().zip(period.befores(reader, &names).await?) {
-                // In thousandths of what was; what was not there before comes last.
+                // In thousandths of the previous count. New counters are sorted to the end.
                 entry.by = entry.total.map(|total| {
                     let part = (u128::from(total) * 1000).checked_div(u128::from(before));
                     u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
@@ -182,7 +182,7 @@ async fn order(
             }
         }
     }
-    // Stable: by name where they are equal.
+    // The sort is stable, so equal entries are sorted by name.
     entries.sort_by_key(|entry| Reverse(entry.by));
     Ok(as_asked)
 }
@@ -211,7 +211,7 @@ async fn rows(
     )
     .await?;
     let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied().flatten());
-    // The current bucket would pull every line down.
+    // We skip the current bucket because it is incomplete, so all lines would drop at the end.
     let mut rows = Vec::with_capacity(entries.len());
     let read = entries.iter().zip(series.into_iter().flatten()).zip(befores).zip(lifetimes);
     for (place, (((entry, series), before), lifetime)) in read.enumerate() {

@@ -1,4 +1,4 @@
-//! The choices about the chart.
+//! The chart controls.
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Stats, Timestamp};
@@ -9,11 +9,11 @@ use crate::dashboard::view::chart::{MAX_LINES, Other};
 use crate::dashboard::view::range::{NamedRange, SPAN};
 use crate::dashboard::view::view::{Page, View};
 
-/// The choices about the chart.
+/// The chart controls.
 #[derive(Debug)]
 pub(crate) struct Controls {
     pub(crate) title: String,
-    /// The ranges that have a name.
+    /// The named ranges.
     pub(crate) ranges: Vec<Chip>,
     pub(crate) precisions: Vec<Chip>,
     pub(crate) spans: Vec<Chip>,
@@ -25,7 +25,7 @@ pub(crate) struct Controls {
     pub(crate) share: Option<Share>,
 }
 
-/// A choice among others.
+/// A choice, rendered as a link.
 #[derive(Debug)]
 pub(crate) struct Chip {
     pub(crate) text: String,
@@ -33,7 +33,7 @@ pub(crate) struct Chip {
     pub(crate) is_chosen: bool,
 }
 
-/// The steps back and forth in time: by a named range, or by half a chart.
+/// Steps back and forth in time, either by a named range or by half the chart length.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) earlier: Move,
@@ -41,24 +41,24 @@ pub(crate) struct Moves {
     pub(crate) now: Option<String>,
 }
 
-/// A step, with an address if there is something to show.
+/// A step, with an address if there is data to show.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) text: String,
     pub(crate) address: Option<String>,
 }
 
-/// The lines of the chart, and the form that adds one.
+/// The chart lines, and the form to add a line.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) all: Vec<Shown>,
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// Whether a form has to repeat the first line, because no field names it.
+    /// Whether a form needs to repeat the first line because it is not included in `fields`.
     pub(crate) add_own: bool,
     pub(crate) is_full: bool,
 }
 
-/// A line of the chart.
+/// A chart line in the legend.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) letter: char,
@@ -67,36 +67,36 @@ pub(crate) struct Shown {
     pub(crate) off: Option<String>,
 }
 
-/// The line of visitors.
+/// The visitors line.
 #[derive(Debug)]
 pub(crate) struct Visitors {
-    /// Shows or hides it, if visitors are kept by the precision of the chart.
+    /// Shows or hides the line, if visitors are available for the chart precision.
     pub(crate) chip: Option<Chip>,
-    /// The precisions that visitors are kept by.
+    /// The available visitor precisions.
     pub(crate) precisions: String,
     pub(crate) letter: char,
 }
 
-/// The times to compare with.
+/// The comparison choices.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub(crate) choices: Vec<Chip>,
-    /// The line of the chosen time: its place, its letter and its name.
+    /// The comparison line: index, letter and name.
     pub(crate) line: Option<(usize, char, String)>,
-    /// The last day of the chart, and that of the other time, as forms have them.
+    /// The final days of the chart and the comparison, in the format of HTML forms.
     pub(crate) days: (String, String),
-    /// The fields that a form for other days repeats.
+    /// The fields to repeat in the form for custom days.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
-/// The form that makes a link to the view.
+/// The form to create a link to the view.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) address: String,
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
-/// Earlier times by name. Those of more than a day begin with the same day of the week.
+/// Named earlier periods. Offsets above a day are multiples of a week, to start on the same weekday.
 const BEFORE: [(&str, u64); 4] = [
     ("a day before", 86_400),
     ("a week before", 7 * 86_400),
@@ -104,7 +104,7 @@ const BEFORE: [(&str, u64); 4] = [
     ("52 weeks before", 364 * 86_400),
 ];
 
-/// The name of the line of the time that is compared with.
+/// Returns the name of the comparison line.
 pub(crate) fn compared(view: &View) -> String {
     format!("{} in the other time", view.chart.counters[0])
 }
@@ -153,7 +153,7 @@ fn width(kept: Retention) -> String {
     units::span(kept.precision.as_seconds().into())
 }
 
-/// The lengths of the chart in buckets of its precision.
+/// Returns the available chart lengths for the precision.
 fn spans(view: &View, named: Option<NamedRange>) -> Vec<Chip> {
     let kept = view.chart.precision;
     let most = kept.samples.get().clamp(2, SPAN);

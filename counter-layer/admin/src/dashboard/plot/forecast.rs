@@ -1,4 +1,4 @@
-//! The forecast of the main line of the chart, and its error on the past.
+//! The forecast of the first chart line, and the backtest error.
 
 use counter_alert::forecast::{Forecast, ForecastError, Method, Point};
 use counter_core::{Error, ErrorKind, Stats, Timestamp};
@@ -7,7 +7,7 @@ use crate::dashboard::chart::forecast::{ForecastPoint, ForecastView};
 use crate::dashboard::format::units;
 use crate::dashboard::view::view::View;
 
-/// Reads it where it is wanted; what comes from `until` on is not known yet.
+/// Reads the forecast if requested. Buckets from `until` on are not yet known.
 pub(crate) async fn read(
     stats: &Stats,
     view: &View,

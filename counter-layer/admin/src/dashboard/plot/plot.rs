@@ -1,4 +1,4 @@
-//! The lines of the chart, and how much of them is known.
+//! The chart lines and the known part of these lines.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 
-/// Buckets of a precision that are looked at to learn since when a counter counts.
+/// The maximum number of buckets to read in order to find the start of a counter.
 const LOOKED_AT: u64 = 1000;
 
-/// Buckets before the beginning of a chart that are looked at for the same in an archive.
+/// The number of buckets before the chart to read from an archive, to find the start of a counter.
 const BEYOND: u64 = 100;
 
-/// Since when it is known what a counter counted, and until when.
+/// The time range in which the counts of a counter are known.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     since: Timestamp,
@@ -33,19 +33,19 @@ struct Known {
     failing: bool,
 }
 
-/// A chart, what its lines add up to, and what is to be said of what it expects.
+/// A chart with its sums and a description of the forecast.
 #[derive(Debug)]
 pub(crate) struct Plot {
     pub(crate) chart: Chart,
-    /// The events in the time of the chart.
+    /// The events shown in the chart.
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) sums: Sums,
     pub(crate) forecast: Option<String>,
-    /// The visitors of all of the time, in words.
+    /// A sentence on the visitors of the whole period.
     pub(crate) visitors_shown: Option<String>,
 }
 
-/// The content of a chart, as it was read.
+/// The data read for a chart.
 struct Found<'a> {
     view: &'a View,
     buckets: Buckets,
@@ -53,7 +53,7 @@ struct Found<'a> {
     until: Timestamp,
     failing: bool,
     series: Vec<Option<Series>>,
-    /// The series of the time that is compared with, if one was chosen.
+    /// The series of the selected comparison, if any.
     chosen: Vec<Option<Series>>,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
@@ -63,10 +63,11 @@ struct Found<'a> {
 }
 
 impl Plot {
-    /// Reads the lines of a view in one exchange for each precision from its own on, all at the same time.
+    /// Reads the lines of a view. This needs a round trip for each precision, starting with the chart
+    /// precision, and all of these run concurrently.
     ///
-    /// A bucket without a sample is 0 if any precision shows that the counter counted before it, and unknown otherwise.
-    /// While the store takes nothing, it is unknown after the last flush.
+    /// A bucket without a sample is 0 if any precision shows earlier counts, and unknown otherwise. While the
+    /// store is failing, buckets after the latest flush are also unknown.
     pub(crate) async fn read(
         reader: &Reader<'_>,
         view: &View,
@@ -145,9 +146,9 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Returns since when each counter is known to count.
+    /// Returns the instant since which a counter is known to count, for all counters.
     fn since(&self) -> Vec<Option<Timestamp>> {
-        // A day of a zone that has the first sample is known, like any other bucket.
+        // If the oldest sample is in some part of a day, then the whole day is known.
         let whole = |start| {
             let mut buckets = self.buckets.each();
             buckets.find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start)
@@ -159,7 +160,8 @@ impl<'a> Found<'a> {
         }
         for (precision, others) in &self.coarser {
             for (since, series) in since.iter_mut().zip(others) {
-                // The counter began somewhere in its first bucket, so it certainly counts from the end of that bucket on.
+                // The counter might have been started anywhere in this bucket, so we can only be sure from
+                // the bucket end on.
                 let certain = first(series.as_ref()).map(|sample| precision.bucket(sample.start).end());
                 *since = [*since, certain].into_iter().flatten().min();
             }
@@ -167,7 +169,7 @@ impl<'a> Found<'a> {
         since
     }
 
-    /// Returns the lines of the counters, of visitors, and of the time that is compared with.
+    /// Returns the lines for counters, visitors and the comparison.
     fn lines(&self, since: &[Option<Timestamp>]) -> Vec<Line> {
         let known = |since: &Option<Timestamp>| Known {
             since: since.unwrap_or(Timestamp::MAX),
@@ -194,7 +196,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Adds the buckets to come to a chart that goes on until now, and leaves out what is not on the chart.
+/// Appends the forecast buckets if the chart ends now, and removes forecast points outside the chart.
 fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timestamp>, lines: &mut [Line]) {
     let first = starts.first().copied().unwrap_or(Timestamp::MAX);
     forecast.points.retain(|point| is_now && point.start >= first);
@@ -206,7 +208,7 @@ fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timest
 }
 
 impl Known {
-    /// The points of these buckets; what cannot be read is not known.
+    /// Returns the bucket points. Unreadable counts are unknown.
     fn points(self, buckets: &Buckets, counts: Vec<Option<u64>>) -> Vec<Point> {
         let point = |(bucket, count): (_, Option<u64>)| count.map(|count| self.point(&bucket, count));
         buckets.each().zip(counts).map(point).map(|point| point.unwrap_or(Point::Unknown)).collect()
@@ -223,9 +225,9 @@ impl Known {
     }
 }
 
-/// From as long before the end of the chart as it is kept, or as is reasonable. An archive is read only for what begins
-/// before that, and a bit beyond, where it is seen whether a counter counted before; so it is not asked every second for
-/// a chart of the last hour.
+/// Returns the range to read, limited by retention and by `MAX_HISTORY_BUCKETS`. The archive will only be
+/// read if the chart starts earlier than this, with a margin to see if the counter already existed. This way,
+/// a chart of the last hour does not read the archive every second.
 fn looked_at(
     near: Retention,
     reach: Retention,

@@ -1,4 +1,4 @@
-//! The sums of the lines of a chart, and their changes from the time before.
+//! The sums of the chart lines, and the change from the compared period.
 
 use std::ops::Range;
 
@@ -12,46 +12,46 @@ use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// The sums of the lines, and the time that they are of.
+/// The sums of the chart lines, and the period.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    /// The format of both instants.
+    /// The format of instants.
     pub(crate) style: &'static str,
     pub(crate) from: Instant,
-    /// The end, or the last day; nothing where that is now.
+    /// The end or the final day, or `None` if the period is still running.
     pub(crate) to: Option<Instant>,
-    /// The length of the time.
+    /// The length of the period.
     pub(crate) length: String,
     pub(crate) lines: Vec<Sum>,
-    /// The beginning and the end of the time that was chosen to compare with.
+    /// The start and the end of the selected comparison.
     pub(crate) other: Option<(Instant, Instant)>,
 }
 
-/// An instant for people and for the script.
+/// An instant for humans and for the script.
 #[derive(Debug)]
 pub(crate) struct Instant {
     pub(crate) iso: String,
     pub(crate) text: String,
 }
 
-/// The sum of one line.
+/// The sum of a line.
 #[derive(Debug)]
 pub(crate) struct Sum {
     pub(crate) place: usize,
     pub(crate) letter: char,
     pub(crate) name: String,
     pub(crate) total: String,
-    /// The change from the time that it is compared with; nothing where that is not known.
+    /// The change from the compared period, if known.
     pub(crate) change: Option<Change>,
-    /// The sum of that time, where it was chosen.
+    /// The sum of the compared period, if the user selected a comparison.
     pub(crate) other: Option<String>,
 }
 
-/// The time of a chart, and the one that it is compared with: the one before it, or another that was chosen.
+/// The charted period and the compared period, which is either the previous period or selected by the user.
 #[derive(Debug)]
 pub(crate) struct Compared {
     range: Range<Timestamp>,
-    /// The address at which it can be read.
+    /// The previous period, if available.
     before: Option<Range<Timestamp>>,
     chosen: Option<Buckets>,
     now: Timestamp,
@@ -62,19 +62,19 @@ impl Compared {
         Self { range: view.range(now), before: view.before(now), chosen: view.other(now), now }
     }
 
-    /// The beginning of what is read for the chart: the time before it as well.
+    /// Returns the start of the range to read, which includes the previous period when it is compared.
     pub(crate) fn begin(&self) -> Timestamp {
         let before = self.before.as_ref().filter(|_| self.chosen.is_none());
         before.map_or(self.range.start, |before| before.start)
     }
 
-    /// The time that was chosen to compare with, which is read apart and has a line of its own.
+    /// Returns the selected comparison. This is read separately and shown as an additional line.
     pub(crate) const fn chosen(&self) -> Option<&Buckets> {
         self.chosen.as_ref()
     }
 
-    /// The sum of a counter's samples, in `other` those of the time that was chosen; a counter counts since the instant
-    /// that is given, if it ever did.
+    /// Sums the samples of a counter in both periods. `other` is the series of the selected comparison, and
+    /// `since` is the instant since which the counter counts.
     fn sum(
         &self,
         series: Option<&Series>,
@@ -84,16 +84,15 @@ impl Compared {
         let total = series
             .filter(|_| since.is_some_and(|since| since < self.range.end))
             .and_then(|series| reader::total_between(series, self.range.start, self.range.end));
-        // A counter that began later would seem to grow.
         let other = match &self.chosen {
             Some(chosen) => Some((chosen.range(), other)),
             None => self.before.clone().map(|before| (before, series)),
         };
-        // A counter that began later would seem to grow.
+        // Otherwise, a counter that was started later would just seem to grow.
         let counted =
             |begin: Timestamp| since.is_some_and(|since| since <= begin.plus(length(&self.range) / 10));
         let before = other.filter(|(time, _)| counted(time.start)).and_then(|(time, series)| {
-            // Days may have an hour more or less.
+            // Days can be an hour longer or shorter.
             let until = match self.range.end <= self.now {
                 true => time.end,
                 false => time.start.plus(length(&(self.range.start..self.now))).min(time.end),
@@ -105,12 +104,12 @@ impl Compared {
 }
 
 impl Sums {
-    /// Some line has a change.
+    /// Returns `true` if any line has a change.
     pub(crate) fn is_compared(&self) -> bool {
         self.lines.iter().any(|sum| sum.change.is_some())
     }
 
-    /// The sums of the lines of a view, with the series that was read for each and since when it counts.
+    /// Sums the lines of a view, given the series and the time at which each line starts.
     pub(crate) fn of(
         view: &View,
         compared: &Compared,
@@ -129,7 +128,7 @@ impl Sums {
         };
         let instant =
             |at: Timestamp| Instant { iso: instants::iso(at), text: instants::instant(local(at), style) };
-        // The end of a day is the beginning of another, which is not meant.
+        // When a day ends, another one starts, but it should not be shown here.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
         let last = |end: Timestamp| match (is_day, view.is_of_zone_days(*now)) {
             (true, true) => view.site.zone.day_before(end),
@@ -180,7 +179,8 @@ mod tests {
 
     const HOUR: u64 = 3600;
 
-    /// The change of ten hours with these counts, of which the last has gone on for a quarter, from the ten before.
+    /// Returns the change over ten hours with these counts, compared with the previous ten hours. The current
+    /// hour has been running for a quarter.
     fn compared(since: u64, kept: u32, counts: impl Fn(u64) -> u64) -> (Option<u64>, Option<String>) {
         let hour = Precision::try_from(3600).expect("not 0");
         let unix = |hours: u64| Timestamp::from_unix(hours * HOUR);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_time_is_compared_with_the_one_before_until_the_same_time() {
-        // Nine hours and a quarter of 100 each, and half as many.
+        // Nine and a quarter hours with 100 hits an hour, compared with twice this rate.
         let counts = |hours: u64| match hours {
             ..1000 => 1_000_000,
             1000..1010 => 100,

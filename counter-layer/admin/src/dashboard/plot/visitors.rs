@@ -1,4 +1,4 @@
-//! The different visitors of the first counter of a chart, of each bucket and of all of them.
+//! Unique visitors of the first chart line, for each bucket and for the whole period.
 
 use std::ops::Range;
 
@@ -15,25 +15,25 @@ use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// The part of the visitors that is read.
+/// Which visitors to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Visitors of each bucket.
+    /// Visitors per bucket.
     Buckets,
-    /// Visitors of all buckets together as well, which change little and take the store the longest.
+    /// Also visitors over all buckets. This number changes slowly, but is expensive for the store.
     Whole,
 }
 
-/// The different visitors of the time of a chart.
+/// The unique visitors of a chart.
 #[derive(Debug, Default)]
 pub(crate) struct Visitors {
-    /// Visitors of each bucket; nothing in those that are not kept.
+    /// Bucket visitors, or `None` past retention.
     pub(crate) buckets: Vec<Option<u64>>,
-    /// Visitors of all of them together, in words.
+    /// A sentence on the visitors over all buckets.
     pub(crate) words: Option<String>,
 }
 
-/// Reads them by one exchange, where they are wanted and there are any of this precision.
+/// Reads the visitors in a single round trip, if requested and available for this precision.
 pub(crate) async fn read(
     reader: &Reader<'_>,
     view: &View,
@@ -48,7 +48,8 @@ pub(crate) async fn read(
     let other = view.other(now).map(|other| other.range());
     let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
     let all: Vec<_> = buckets.each().collect();
-    // A day may be a union of many: the latest, where these are too many for one read.
+    // A day can be a union of several buckets. If they exceed the read limit, then we only read the latest
+    // days.
     let width = u64::from(precision.as_seconds());
     let mut room = Stats::MAX_COUNTED_SKETCHES;
     let fits = |bucket: &&Range<Timestamp>| {
@@ -89,7 +90,7 @@ pub(crate) async fn read(
     }))
 }
 
-/// The part of the time of a chart whose visitors are kept.
+/// Returns the part of the range within visitor retention.
 fn time(range: &Range<Timestamp>, kept: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
     let part = range.start.max(kept.oldest(now))..range.end;
     (!part.is_empty()).then_some(part)

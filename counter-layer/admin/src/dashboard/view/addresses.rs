@@ -1,4 +1,4 @@
-//! The addresses of a view and of pages that differ from it.
+//! The address of a view, and addresses of related pages.
 
 use counter_core::CounterName;
 
@@ -8,16 +8,16 @@ use super::view::{Page, View};
 use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
 use crate::access::signed::link::SHARED;
 
-/// The path of the page of alerts.
+/// The path of the alerts page.
 pub(crate) const ALERTS: &str = "/alerts";
 
 impl View {
-    /// The address of this view.
+    /// Returns the address of this view.
     pub(crate) fn address(&self) -> String {
         self.path("")
     }
 
-    /// The path below the router of what a link to this view leads to.
+    /// Returns the path to share this view, relative to the router.
     pub(crate) fn shared_path(&self) -> String {
         match self.page {
             Page::Site => SHARED.to_owned(),
@@ -25,8 +25,8 @@ impl View {
         }
     }
 
-    /// The query of such a link, without its end: what the chart shows, all of which it says, so that it stays what it is
-    /// when the usual view is another one.
+    /// Returns the query to share this view, without expiry and signature. All chart parameters are included,
+    /// so that the view will not change if the defaults change.
     pub(crate) fn shared_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
@@ -45,7 +45,7 @@ impl View {
         query.finish()
     }
 
-    /// The address of a page with such a link, for who has a session.
+    /// Returns the address of the page that creates a link, if the client has a session.
     pub(crate) fn share(&self) -> Option<String> {
         let path = match self.page {
             Page::Site => "/share",
@@ -54,30 +54,30 @@ impl View {
         self.client.is_logged_in.then(|| format!("{}{path}", self.site.mount))
     }
 
-    /// The address of the parts of this view that move.
+    /// Returns the address to poll the live parts.
     pub(crate) fn parts(&self) -> String {
         self.path("/parts")
     }
 
-    /// The address that ends the session, if there is one.
+    /// Returns the address to end the session, if the client has a session.
     pub(crate) fn logout(&self) -> Option<String> {
         self.client.is_logged_in.then(|| format!("{}{LOGOUT}", self.site.mount))
     }
 
-    /// The addresses that end all sessions and all links, if there is a session.
+    /// Returns the addresses to end all sessions and to revoke all links, if the client has a session.
     pub(crate) fn revocations(&self) -> Option<[String; 2]> {
         self.client
             .is_logged_in
             .then(|| [LOGOUT_EVERYWHERE, REVOKE_LINKS].map(|path| format!("{}{path}", self.site.mount)))
     }
 
-    /// The address of the page of alerts, where there is one.
+    /// Returns the address of the alerts page, if it exists.
     pub(crate) fn alerts(&self) -> Option<String> {
         let zone = if self.utc { "?zone=utc" } else { "" };
         self.site.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.site.mount))
     }
 
-    /// The address of this view below the router.
+    /// Returns the address of this view relative to the router.
     pub(crate) fn below(&self) -> String {
         let address = self.address();
         address.strip_prefix(&self.site.mount).unwrap_or_default().to_owned()
@@ -100,7 +100,7 @@ impl View {
         if query.is_empty() { path } else { format!("{path}?{query}") }
     }
 
-    /// The fields of the address of this view, without these: also the ones that a form has to repeat.
+    /// Returns the query parameters of this view except for `without`, also used as hidden form fields.
     pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         if self.page == Page::Counter || !self.chart.is_of_hits() {
@@ -113,14 +113,14 @@ impl View {
         fields
     }
 
-    /// The address of a view that differs in this.
+    /// Returns the address of this view with a change applied.
     pub(crate) fn but(&self, change: impl FnOnce(&mut Self)) -> String {
         let mut view = self.clone();
         change(&mut view);
         view.address()
     }
 
-    /// The address of a counter's own page, which shows the same time.
+    /// Returns the address of a counter page for the same period.
     pub(crate) fn counter(&self, name: &CounterName) -> String {
         self.but(|view| {
             view.page = Page::Counter;
@@ -129,7 +129,7 @@ impl View {
         })
     }
 
-    /// The address of the site's page, which shows the same time.
+    /// Returns the address of the site page for the same period.
     pub(crate) fn site(&self) -> String {
         self.but(|view| {
             view.page = Page::Site;
@@ -137,7 +137,8 @@ impl View {
         })
     }
 
-    /// The address with this counter on the chart, or without it where it is; nothing where that cannot be.
+    /// Returns the address with this counter added to or removed from the chart, or `None` if this is not
+    /// possible.
     pub(crate) fn toggled(&self, name: &CounterName) -> Option<String> {
         let is_shown = self.chart.counters.contains(name);
         let fixed = self.page == Page::Counter && self.chart.counters.first() == Some(name);

@@ -1,4 +1,5 @@
-//! The buckets of a chart: those of a precision, or the days of a time zone, which are sums of finer ones.
+//! The buckets of a chart: either the buckets of a precision, or the days of a time zone, which are sums of
+//! finer buckets.
 
 use std::ops::Range;
 
@@ -7,27 +8,28 @@ use counter_core::{Precision, Series, Timestamp};
 
 use crate::zone::Zone;
 
-/// The buckets of a chart, one after the other.
+/// The consecutive buckets of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Buckets {
-    /// The precision that is read for them, and how far back it can be.
+    /// The precision to read, with the retention.
     pub(crate) read: Retention,
     pub(crate) starts: Vec<Timestamp>,
     pub(crate) end: Timestamp,
 }
 
-/// Samples of one counter that the days of a chart may consist of, so that those of six counters can be read together
-/// with those of as long a time before.
+/// The maximum number of samples per counter for days of a time zone, so that six counters can be read in a
+/// single call, including the previous period.
 const SAMPLES: u32 = 24_000;
 
 impl Buckets {
-    /// The buckets of a precision that start in a range.
+    /// Returns the buckets of a precision that start in a range.
     pub(crate) fn of(read: Retention, range: Range<Timestamp>) -> Self {
         Self { read, starts: read.precision.starts(range.clone()).collect(), end: range.end }
     }
 
-    /// So many days of a zone that end with the day of `to` or now, as sums of the coarsest of these precisions that begins
-    /// with all of them, and goes back so far. None where no precision does.
+    /// Returns days of a time zone, ending with the day of `to` or the current day. These are sums of the
+    /// coarsest precision that divides all days and has sufficient retention. Returns `None` if no precision
+    /// divides the days.
     pub(crate) fn days(
         zone: &Zone,
         parts: &[Retention],
@@ -36,7 +38,7 @@ impl Buckets {
         now: Timestamp,
     ) -> Option<Self> {
         let latest = zone.next_day(now);
-        // What was a midnight before clocks were changed may be next to one.
+        // When clocks change, `to` might be an hour from midnight.
         let end = to.map_or(latest, |to| zone.day(to.plus(43_200))).min(latest);
         let wanted = end.minus(86_400 * u64::from(span));
         let fitting = || parts.iter().copied().filter(|part| is_part(part.precision, zone, now));
@@ -50,7 +52,7 @@ impl Buckets {
             day = zone.day_before(day);
         }
         starts.reverse();
-        // As many as there are, when those that are meant are not kept.
+        // If they were past retention, then we fill up with some later days.
         end = end.max(if zone.day(oldest) == oldest { oldest } else { zone.next_day(oldest) });
         while starts.len() < span && end < latest {
             starts.push(end);
@@ -59,24 +61,24 @@ impl Buckets {
         Some(Self { read, starts, end })
     }
 
-    /// The time that all of them take.
+    /// Returns the range covered by all buckets.
     pub(crate) fn range(&self) -> Range<Timestamp> {
         self.starts.first().copied().unwrap_or(self.end)..self.end
     }
 
-    /// The time of each.
+    /// Returns the ranges of the buckets.
     pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = Range<Timestamp>> {
         let end = |place: usize| self.starts.get(place + 1).copied().unwrap_or(self.end);
         self.starts.iter().enumerate().map(move |(place, start)| *start..end(place))
     }
 
-    /// The count of each in a series of the precision that is read, where it can be read.
+    /// Returns the bucket counts, given a series of the precision to read, or `None` for unreadable buckets.
     pub(crate) fn counts(&self, series: Option<&Series>) -> Vec<Option<u64>> {
         self.each().map(|bucket| count(series?, &bucket)).collect()
     }
 }
 
-/// Returns whether the days of a zone begin with buckets of a precision, at any time of a year.
+/// Returns `true` if the days in a time zone always start with a bucket, at any time of the year.
 pub(crate) fn is_part(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
     let quarters = (0..4).map(|quarter| zone.day(now.minus(quarter * 91 * 86_400)));
     let mut days = quarters.flat_map(|day| [day, zone.day_before(day)]);
@@ -121,18 +123,18 @@ mod tests {
             ("America/New_York", 3600),
             ("Asia/Kolkata", 900),
             ("Asia/Kathmandu", 900),
-            // Summer time is half an hour there.
+            // Summer time only adds half an hour here.
             ("Australia/Lord_Howe", 900),
         ] {
             let read = days(zone, &parts, 30, None).expect("days").read;
             assert_eq!(read.precision.as_seconds(), width, "{zone}");
         }
-        // Minutes of 3 days are all that begins with those of this zone.
+        // Only minutes divide these days, but they are retained for just 3 days.
         let parts = [kept(60, 3), kept(3600, 400)];
         let kathmandu = days("Asia/Kathmandu", &parts, 30, None).expect("days");
         assert_eq!((kathmandu.read.precision.as_seconds(), kathmandu.starts.len()), (60, 3));
         assert_eq!(days("Asia/Kathmandu", &[kept(3600, 400)], 30, None), None);
-        // Quarter hours, where hours do not go back so far.
+        // We need quarter hours here because hours were not retained.
         let parts = [kept(900, 300), kept(3600, 5)];
         assert_eq!(days("Europe/Berlin", &parts, 30, None).expect("days").read.precision.as_seconds(), 900);
     }
@@ -143,7 +145,7 @@ mod tests {
         let all = |span, to| days("Europe/Berlin", &parts, span, to).expect("days");
         let month = all(30, None);
         assert_eq!((month.starts.len(), month.end), (30, Timestamp::from_unix(1_795_302_000)));
-        // On 25 October, 27 days before, it had 25 hours.
+        // 25 October, 27 days earlier, has 25 hours.
         let lengths: Vec<_> =
             month.each().map(|day| (day.end.as_unix() - day.start.as_unix()) / 3600).collect();
         assert_eq!((lengths.iter().sum::<u64>(), lengths[2]), (30 * 24 + 1, 25));
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!((oldest.starts.len(), oldest.range().start >= kept(3600, 40).oldest(NOW)), (5, true));
         assert_eq!(all(5, Some(Timestamp::MAX)).end, month.end);
         assert_eq!((all(750, None).starts.len(), all(750, Some(Timestamp::MIN)).starts.len()), (40, 40));
-        // Not so many that they cannot be read.
+        // Limited to the number of samples that can be read.
         assert_eq!(days("Europe/Berlin", &[kept(60, 400)], 400, None).expect("days").starts.len(), 16);
     }
 

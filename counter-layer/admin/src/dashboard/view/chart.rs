@@ -1,4 +1,4 @@
-//! The content of the chart of a page.
+//! The chart parameters of a page.
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
@@ -12,31 +12,31 @@ use crate::zone::Zone;
 /// The maximum number of counters in a chart.
 pub(crate) const MAX_LINES: usize = 6;
 
-/// The content of a chart, as an address says it.
+/// The chart parameters of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChartView {
-    /// The lines of the chart: at least one, the page's own counter first.
+    /// The chart lines: at least one counter, starting with the counter of the page.
     pub(crate) counters: Vec<CounterName>,
-    /// The precision of the chart, with as many samples as can be read.
+    /// The chart precision and the number of readable samples.
     pub(crate) precision: Retention,
     /// The number of buckets in the chart.
     pub(crate) span: u32,
-    /// The end of the chart; `None` is the current time.
+    /// The end of the chart, or `None` for the current time.
     pub(crate) to: Option<Timestamp>,
-    /// The time that the chart is compared with, if one was chosen.
+    /// The selected comparison, if any.
     pub(crate) other: Option<Other>,
-    /// Whether unique visitors have a line.
+    /// Whether to show unique visitors as a line.
     pub(crate) uniques: bool,
-    /// Whether the forecast of the first counter is shown.
+    /// Whether to show a forecast for the first counter.
     pub(crate) forecast: bool,
 }
 
-/// A time that is as long as that of the chart.
+/// A period of the same length as the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
-    /// The time that is this many seconds earlier.
+    /// The period this number of seconds earlier.
     Ago(u64),
-    /// The time with this end, whatever the end of the chart is.
+    /// The period with this end, independent of the chart end.
     Until(Timestamp),
 }
 
@@ -53,7 +53,7 @@ impl ChartView {
         }
     }
 
-    /// Reads a parameter of an address. Ignores other parameters and names that do not exist.
+    /// Parses a query parameter. Unknown parameters and names are ignored.
     pub(super) fn read(
         &mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl ChartView {
         Ok(())
     }
 
-    /// Sets what the address did not say, and cuts the length to what can be read.
+    /// Sets missing values to the default, and limits the length to the readable samples.
     pub(super) fn complete(&mut self) {
         if self.counters.is_empty() {
             self.add(HITS);
@@ -109,7 +109,7 @@ impl ChartView {
         self.add(HITS);
     }
 
-    /// Adds the parameters that say what is not the default, except for the counters.
+    /// Appends the non-default parameters, except for the counters.
     pub(super) fn write(&self, fields: &mut Vec<(&'static str, String)>) {
         let width = self.precision.precision.as_seconds();
         fields.extend((width != parameter::USUAL).then(|| ("precision", width.to_string())));
@@ -123,13 +123,13 @@ impl ChartView {
         fields.extend(self.forecast.then(|| ("forecast", "1".to_owned())));
     }
 
-    /// Sets another precision, with the default length.
+    /// Sets the precision and resets the length to the default.
     pub(crate) fn set_precision(&mut self, precision: Retention) {
         self.precision = precision;
         self.span = self.usual_span();
     }
 
-    /// Returns the named range that the chart shows, if it is one.
+    /// Returns the named range that matches the chart, if any.
     pub(crate) fn named(&self, reach: &Precisions) -> Option<NamedRange> {
         NamedRange::all(reach).find(|range| range.precision == self.precision && range.span == self.span)
     }

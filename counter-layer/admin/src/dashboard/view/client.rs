@@ -6,14 +6,14 @@ use http::request::Parts;
 use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
 use crate::access::signed::session::LoggedIn;
 
-/// The client of a page, by what the guard has left in its request.
+/// The client that requests a page, based on the request extensions set by the guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// It has a session, which it can end.
+    /// Whether the client has a session to end.
     pub(crate) is_logged_in: bool,
     pub(crate) may_note: bool,
     pub(crate) may_silence: bool,
-    /// The revocations of other instances are not known here.
+    /// Whether revocations of other instances can't be read.
     pub(crate) misses_revocations: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The ranges that a chart can be asked for by name, and the precision that shows each best.
+//! The named chart ranges, and the best precision for these.
 
 use counter_core::Precisions;
 use counter_core::time::Retention;
 
-/// A range of the chart that has a name: so many buckets of a precision.
+/// A named chart range: a number of buckets of a precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedRange {
     pub(crate) name: &'static str,
@@ -11,26 +11,26 @@ pub(crate) struct NamedRange {
     pub(crate) span: u32,
 }
 
-/// The names with their lengths in seconds. They go on with the time and do not begin with the calendar's months and
-/// years: so each is as long as the one before, and can be compared with it.
+/// The names and the lengths in seconds. Ranges are not aligned with calendar months or years, so that the
+/// previous range always has the same length and can be compared.
 const NAMES: [(&str, u64); 4] =
     [("day", 86_400), ("week", 7 * 86_400), ("month", 30 * 86_400), ("year", 365 * 86_400)];
 
-/// The number of buckets from which on a coarser precision shows the same better.
+/// The preferred maximum number of buckets. Above this, a coarser precision should be used.
 const MANY: u32 = 400;
 
-/// The number of buckets that a chart has at most: two years of days, or a month of hours.
+/// The maximum number of buckets in a chart: two years of days, or a month of hours.
 pub(crate) const SPAN: u32 = 750;
 
 impl NamedRange {
-    /// The ranges that can be read, shortest first: each by the finest precision that goes back so far without many
-    /// buckets, or else by the finest that a chart has room for.
+    /// Returns the available ranges, shortest first. Picks the finest precision within the preferred number
+    /// of buckets, or otherwise within the maximum.
     pub(crate) fn all(reach: &Precisions) -> impl Iterator<Item = Self> {
         NAMES.into_iter().filter_map(|(name, seconds)| {
             let range = |precision: Retention, most: u32| {
                 let width = u64::from(precision.precision.as_seconds());
                 let span = u32::try_from(seconds / width).ok()?;
-                // A length may be a hundredth off, as 52 weeks are for a year.
+                // The length may be up to 1 % off, e.g. 52 weeks for a year.
                 let is_whole = seconds % width <= seconds / 100;
                 let fits = is_whole && (2..=most.min(precision.samples.get())).contains(&span);
                 fits.then_some(Self { name, precision, span })

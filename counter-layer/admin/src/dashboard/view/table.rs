@@ -1,19 +1,19 @@
-//! The content of the table of a page.
+//! The table parameters of a page.
 
 use counter_core::CounterName;
 
 use super::value::{WrongValue, positive};
 
-/// The content of the table, as an address says it.
+/// The table parameters of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableView {
     pub(crate) search: String,
     pub(crate) sort: Sort,
-    /// The page of the table, from 0.
+    /// The page of the table, starting at 0.
     pub(crate) leaf: usize,
 }
 
-/// The order of the table.
+/// The sort order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
     Name,
@@ -33,7 +33,7 @@ const SORTS: [(Sort, &str); 5] = [
 ];
 
 impl TableView {
-    /// Reads a parameter of an address. Ignores other parameters and names that do not exist.
+    /// Parses a query parameter. Unknown parameters and names are ignored.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), WrongValue> {
         match name {
             "q" => self.search = value.chars().take(CounterName::MAX_BYTES).collect(),
@@ -47,7 +47,7 @@ impl TableView {
         Ok(())
     }
 
-    /// Adds the parameters that say what is not the default.
+    /// Appends the non-default parameters.
     pub(super) fn write(&self, fields: &mut Vec<(&'static str, String)>) {
         fields.extend((!self.search.is_empty()).then(|| ("q", self.search.clone())));
         fields.extend((self.sort != Sort::default()).then(|| ("sort", self.sort.name().to_owned())));

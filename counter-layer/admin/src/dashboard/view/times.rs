@@ -1,4 +1,4 @@
-//! The times that a chart shows.
+//! The time ranges of a chart.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use super::view::View;
 use crate::dashboard::format::units;
 
 impl View {
-    /// The buckets of the chart: within what can be read, and none that has not begun.
+    /// Returns the buckets of the chart, limited to readable buckets that have already started.
     pub(crate) fn buckets(&self, now: Timestamp) -> Buckets {
         self.ending(self.chart.to, now)
     }
 
-    /// The time of the chart.
+    /// Returns the time range of the chart.
     pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
         self.buckets(now).range()
     }
 
-    /// The buckets of the time that the chart is compared with, if one was chosen.
+    /// Returns the buckets of the selected comparison, if any.
     pub(crate) fn other(&self, now: Timestamp) -> Option<Buckets> {
         let end = match self.chart.other? {
             Other::Ago(seconds) => self.range(now).end.minus(seconds),
@@ -30,7 +30,7 @@ impl View {
         Some(self.ending(Some(end), now))
     }
 
-    /// As long a time before that of the chart, if it can be read.
+    /// Returns the previous period of the same length, if it is readable.
     pub(crate) fn before(&self, now: Timestamp) -> Option<Range<Timestamp>> {
         let Buckets { read, starts, end } = self.buckets(now);
         let first = starts.first().copied().unwrap_or(end);
@@ -41,7 +41,7 @@ impl View {
         (read.oldest(now) <= start).then_some(start..first)
     }
 
-    /// The length of the chart in words.
+    /// Formats the length of the chart.
     pub(crate) fn length(&self, now: Timestamp) -> String {
         let range = self.range(now);
         match self.is_of_zone_days(now) {
@@ -50,19 +50,19 @@ impl View {
         }
     }
 
-    /// Returns `true` if the buckets of the chart are days of the time zone of the site.
+    /// Returns `true` if the chart buckets are days of the site time zone.
     pub(crate) fn is_of_zone_days(&self, now: Timestamp) -> bool {
         let is_part = |part: &Retention| buckets::is_part(part.precision, &self.site.zone, now);
         self.chart.precision.precision.as_seconds() == 86_400 && self.site.parts.iter().any(is_part)
     }
 
-    /// The precision that tells how instants of the chart are written.
+    /// Returns the precision that determines the format of chart instants.
     pub(crate) fn written(&self, now: Timestamp) -> Precision {
         let precision = self.chart.precision.precision;
         if self.is_of_zone_days(now) { precision.beginning_at(Timestamp::MIN) } else { precision }
     }
 
-    /// The oldest instant that the chart can show.
+    /// Returns the oldest instant available to the chart.
     pub(crate) fn oldest(&self, now: Timestamp) -> Timestamp {
         if self.is_of_zone_days(now) {
             self.buckets(now).read.oldest(now)
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// The last days of the zone until now, if it has days.
+    /// Returns the most recent days of the site time zone, if available.
     pub(crate) fn days(&self, days: u32, now: Timestamp) -> Option<Buckets> {
         Buckets::days(&self.site.zone, &self.site.parts, days, None, now)
     }
@@ -92,7 +92,7 @@ impl View {
         Buckets::of(self.chart.precision, end.minus(length).max(oldest)..end)
     }
 
-    /// The number of buckets to come that are shown beside those of the chart.
+    /// Returns the number of forecast buckets to show.
     pub(crate) fn horizon(&self) -> usize {
         (self.chart.span as usize / 4).clamp(6, 48)
     }
@@ -128,13 +128,13 @@ mod tests {
         let day = 86_400;
         for (query, ago) in [
             ("precision=86400&span=7&ago=604800", Some(7)),
-            // Yesterday is the last day that is meant.
+            // Yesterday is the final day of the compared period.
             ("precision=86400&span=7&against=2026-11-20", Some(1)),
             ("precision=86400&span=7&to=2026-11-20&against=2026-10-31", Some(20)),
             ("precision=86400&span=7&against=1792550400", Some(32)),
             ("precision=86400&span=7&ago=1&against=", Some(1)),
             ("precision=86400&span=7&ago=&against=", None),
-            // The oldest that there is.
+            // Limited to the oldest period that is available.
             ("precision=86400&span=7&ago=99999999999", Some(113)),
             ("precision=86400&span=7&against=1970-01-02", Some(113)),
         ] {

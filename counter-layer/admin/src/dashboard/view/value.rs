@@ -1,4 +1,4 @@
-//! Values in addresses of pages.
+//! Values in page addresses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::dashboard::format::instants;
 use crate::text::escape::isolated;
 use crate::zone::Zone;
 
-/// A value in an address that is not allowed.
+/// An invalid value in an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongValue {
     name: &'static str,
@@ -17,14 +17,14 @@ pub(crate) struct WrongValue {
     allowed: &'static str,
 }
 
-/// Reads the end of a time: in seconds, or as the last day of it.
+/// Parses the end of a period, either in Unix seconds or as the final day.
 pub(crate) fn end(name: &'static str, text: &str, zone: &Zone) -> Result<Timestamp, WrongValue> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= Timestamp::MAX.as_unix());
     let end = seconds.map(Timestamp::from_unix).or_else(|| Some(zone.at(instants::end_of_day(text)?)));
     end.ok_or_else(|| WrongValue::new(name, text, "Unix seconds, or a day such as 2026-11-20"))
 }
 
-/// Reads a whole number that is not 0.
+/// Parses a positive integer.
 pub(crate) fn positive<T: FromStr + PartialOrd + Default>(
     name: &'static str,
     text: &str,
@@ -35,7 +35,7 @@ pub(crate) fn positive<T: FromStr + PartialOrd + Default>(
 
 impl WrongValue {
     pub(crate) fn new(name: &'static str, value: &str, allowed: &'static str) -> Self {
-        // A page shows it.
+        // We limit the length because it is shown on a page.
         Self { name, value: value.chars().take(100).collect(), allowed }
     }
 }

@@ -7,7 +7,7 @@ use super::table::TableView;
 use super::value::WrongValue;
 use crate::zone::Zone;
 
-/// The state of a page: the content of its address, the site, and the client.
+/// The state of a page: the parsed address, the site and the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) site: Site,
@@ -15,21 +15,22 @@ pub(crate) struct View {
     pub(crate) page: Page,
     pub(crate) chart: ChartView,
     pub(crate) table: TableView,
-    /// Whether times are those of the site instead of those of the viewer.
+    /// Whether to show times in the time zone of the site instead of the viewer.
     pub(crate) utc: bool,
 }
 
-/// The site that a page is about.
+/// The site of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
-    /// The path at which clients find the router.
+    /// The path at which clients reach the router.
     pub(crate) mount: String,
-    /// The path of the first page of the router.
+    /// The path of the first page.
     pub(crate) first: String,
     pub(crate) zone: Zone,
-    /// The precisions whose buckets days of the zone may be sums of; none if days are those of a precision.
+    /// The precisions that days of the time zone can be computed from. Empty if the site uses the days of the
+    /// store.
     pub(super) parts: Vec<Retention>,
-    /// Whether there is a page of alerts.
+    /// Whether the alerts page exists.
     pub(crate) has_alerts: bool,
 }
 
@@ -53,11 +54,11 @@ impl Site {
 }
 
 impl View {
-    /// Reads an address, given the precisions that can be read. Names that do not exist are ignored, and lengths are cut, so
-    /// that a saved address still works after the precisions have changed.
+    /// Parses an address, given the readable precisions. Unknown names are ignored and lengths are limited,
+    /// so that saved addresses still work if the precisions change.
     ///
     /// # Errors
-    /// Fails if a number or a time cannot be parsed, as the API does. An empty value counts as missing.
+    /// Fails if a number or a time can't be parsed, like the API. Empty values are treated as missing.
     pub(crate) fn of(
         site: Site,
         client: Client,

@@ -1,8 +1,8 @@
-//! Instances as a fleet has them: each a process with a recorder, a flusher and connections of its own.
+//! A fleet of instances, each in a separate process with a recorder, a flusher and connections.
 //!
-//! Processes, since threads would share the allocator, the caches and the runtime that an instance has to itself, and
-//! since the kernel tells the processor time of each. All have the same counters, as the instances of one service do,
-//! and their flushes are spread over the interval.
+//! We use processes instead of threads, because threads would share the allocator, the caches and the
+//! runtime, and because the kernel reports CPU time by process. All instances have the same counters, like
+//! instances of a service, and the flushes are spread over the interval.
 
 use std::error::Error;
 use std::fs;
@@ -19,19 +19,19 @@ use tokio::time::{sleep, sleep_until};
 
 const INSTANCES: [u32; 4] = [1, 4, 16, 64];
 
-/// The pause between two hits of a counter: each has ten in a second.
+/// Interval between hits on a counter, i.e. there are ten hits in a second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The least time that a row is measured.
+/// Minimum time to measure a row.
 const MEASURED: Duration = Duration::from_secs(10);
 
-/// The share of a server's core, in hundredths, from which on it counts as full.
+/// CPU percentage above which we consider a server saturated.
 const FULL: f64 = 80.0;
 
-/// Attempts of a flush before an instance gives up: each is five seconds at most.
+/// Flush attempts before an instance gives up. An attempt takes at most five seconds.
 const ATTEMPTS: u32 = 12;
 
-/// The work of each instance.
+/// The load from an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     counters: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// The command of two arguments: counters, and seconds between two flushes.
+    /// Parses the arguments: the number of counters, and the flush interval in seconds.
     pub(crate) fn of(arguments: &[&str]) -> Result<Self, Box<dyn Error>> {
         let counters = arguments.first().map_or(Ok(1000), |word| word.parse())?;
         let seconds = arguments.get(1).map_or(Ok(1), |word| word.parse())?;
@@ -54,33 +54,33 @@ impl Load {
     }
 }
 
-/// The servers that a fleet writes to.
+/// The Redis servers that a fleet writes to.
 #[derive(Debug)]
 enum Servers {
     One(RedisServer),
     Cluster(RedisCluster),
 }
 
-/// The cost of a fleet of one size.
+/// Measurements for a fleet size.
 #[derive(Debug)]
 struct Row {
     instances: u32,
-    /// A second, in all servers together.
+    /// Operations on all servers in a second.
     operations: f64,
     calls: f64,
-    /// Milliseconds of their cores in a second.
+    /// Server CPU time in a second, in milliseconds.
     server: f64,
-    /// The use of the busiest server's core, in hundredths.
+    /// CPU percentage of the busiest server.
     busiest: f64,
-    /// Milliseconds of an instance's processor in a second.
+    /// CPU time of an instance in a second, in milliseconds.
     instance: f64,
-    /// Until acknowledged, in milliseconds: the median, and the most.
+    /// Median and maximum time to acknowledgement in milliseconds.
     waits: [f64; 2],
-    /// The use of all cores of the machine, in hundredths: whatever ran on it.
+    /// CPU percentage of the machine, including other processes.
     machine: f64,
 }
 
-/// Measures both kinds of servers, and prints a table of each.
+/// Measures a single server and a cluster, and prints a table for both.
 pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
     let Load { counters, interval } = load;
     for (name, cluster) in [("one Redis", false), ("a cluster of three masters", true)] {
@@ -113,7 +113,8 @@ pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The end: the first row that is too much, for a server or for the machine, and where a server's end would be.
+/// Describes the saturation point: which row is too much for a server or for the machine, and how many
+/// instances a server could handle.
 fn knee(rows: &[Row], interval: Duration) -> String {
     let interval = interval.as_secs_f64() * 1e3;
     let is_full = |row: &Row| row.busiest > FULL;
@@ -135,7 +136,7 @@ fn knee(rows: &[Row], interval: Duration) -> String {
     end + &reach
 }
 
-/// Measures a fleet of so many instances.
+/// Measures a fleet with this number of instances.
 fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Error>> {
     let names = past::names(load.counters);
     servers.write_past(&names);
@@ -181,11 +182,11 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
     })
 }
 
-/// The ticks of all cores of the machine since its start: busy, and all.
+/// Returns the CPU ticks of all cores since boot: busy and total.
 fn machine() -> (f64, f64) {
     let told = fs::read_to_string("/proc/stat").expect("Linux");
     let first = told.lines().next().expect("a line of all cores");
-    // User, nice, system, idle, waiting for disks, interrupts of two kinds, and what other machines took.
+    // user, nice, system, idle, iowait, irq, softirq, steal
     let ticks: Vec<f64> =
         first.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
     let all: f64 = ticks.iter().sum();
@@ -195,7 +196,8 @@ fn machine() -> (f64, f64) {
 impl Servers {
     fn start(cluster: bool) -> Self {
         match cluster {
-            // A master that gets no processor for a second is not dead: by default it is after 15.
+            // Redis' default timeout of 15 s, because a master should not be considered dead if it gets
+            // descheduled for a second.
             true => Self::Cluster(RedisCluster::start_with(&[
                 "--appendonly",
                 "no",
@@ -220,7 +222,7 @@ impl Servers {
         }
     }
 
-    /// The prefix of the keys of each shard, where they are, and how the shards are told.
+    /// Returns the sharding, and the key prefix and server of the shards.
     fn shards(&self) -> (Shards, Vec<(String, &RedisServer)>) {
         match self {
             Self::One(server) => (Shards::ONE, vec![("access:".to_owned(), server)]),
@@ -236,7 +238,7 @@ impl Servers {
         }
     }
 
-    /// Writes what long use leaves of these counters.
+    /// Fills the store with history for these counters, to look like it would after long use.
     fn write_past(&self, names: &[String]) {
         let (shards, places) = self.shards();
         for (shard, (prefix, server)) in shards.iter().zip(places) {
@@ -245,11 +247,11 @@ impl Servers {
         }
     }
 
-    /// The sum of what all counters ever counted.
+    /// Returns the sum of lifetime totals.
     fn total(&self) -> u64 {
         let hits = |(prefix, server): (String, &RedisServer)| {
             let told = server.strings(&["HGETALL", &format!("{prefix}total")]);
-            // The field without a name is a mark and no counter.
+            // The field with an empty name is a marker, not a counter.
             let counts = told.chunks_exact(2).filter(|pair| !pair[0].is_empty());
             counts.map(|pair| pair[1].parse::<u64>().expect("a count")).sum::<u64>()
         };
@@ -274,7 +276,7 @@ impl Row {
     }
 }
 
-/// A process of the fleet, which ends with its owner.
+/// A process in the fleet. Dropping this will kill the process.
 #[derive(Debug)]
 struct Instance {
     process: Child,
@@ -293,7 +295,7 @@ impl Instance {
         Ok(Self { process, says })
     }
 
-    /// The next line that it says.
+    /// Reads the next line from the process output.
     fn hear(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
         match self.says.read_line(&mut line)? {
@@ -309,14 +311,14 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// One of them: says when it is ready, waits for a line, works for the time of a row, and says its hits, its
-/// milliseconds of processor a second, and how long each of its flushes took.
+/// Runs an instance. Prints a line when ready, waits for a line on stdin, generates load for the measurement
+/// time, and prints the number of hits, the CPU milliseconds per second and the flush durations.
 pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     let [url, number, of, load @ ..] = arguments else {
         return Err("instance URL NUMBER OF COUNTERS SECONDS".into());
@@ -332,7 +334,7 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
             recorder.record(*counter, None);
         }
     };
-    // What only the first flush does.
+    // The first flush does additional work, so we don't measure it.
     record();
     flush(&mut site).await?;
     println!("ready");
@@ -376,7 +378,7 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Again when a call took more than its five seconds, as a server that has too much to do may have it.
+/// Flushes, retrying if a call times out after five seconds because the server is overloaded.
 pub(crate) async fn flush(site: &mut Counters) -> Result<(), counter_core::Error> {
     for _ in 1..ATTEMPTS {
         if site.flush().await.is_ok() {

@@ -1,9 +1,12 @@
-//! What a hit costs while threads become more, and an instance while instances do.
+//! Scalability benchmark: the cost of a hit as threads are added, and the cost of an instance as instances
+//! are added.
 //!
-//! `threads` are those that record. `instances` are recorders with a flusher each, up to a thousand of them in this
-//! process, before a cluster of three masters; what they share are connections, 25 of them one set. `fleet COUNTERS
-//! SECONDS` has a process for each instance, and looks for the number that is too much. Without arguments it is all
-//! three.
+//! - `threads` measures recording threads.
+//! - `instances` measures up to 1,000 recorders and flushers in this process on a cluster with three masters.
+//!   Groups of 25 instances share their connections.
+//! - `fleet COUNTERS SECONDS` starts a process per instance to find the saturation point.
+//!
+//! All three are run if you don't pass arguments.
 
 mod fleet;
 
@@ -19,13 +22,12 @@ use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use fleet::Load;
 use tests::RedisCluster;
 
-/// Hits of a thread.
 const HITS: u32 = 4_000_000;
-/// Counters that are hit in each second by each instance.
+/// Counters that an instance hits every second.
 const COUNTERS: usize = 20;
 /// Instances that share their connections.
 const GROUP: usize = 25;
-/// Seconds of each number of instances.
+/// How long to measure a given number of instances, in seconds.
 const SECONDS: u64 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -144,7 +146,7 @@ async fn instances() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A second of all instances: hits on each counter, and the flush.
+/// Records a hit on all counters for every instance, then flushes.
 async fn second(all: &mut [Counters], at: Timestamp) -> Result<(), Box<dyn Error>> {
     for one in &mut *all {
         let recorder = one.recorder();

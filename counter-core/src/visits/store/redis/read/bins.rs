@@ -14,10 +14,10 @@ use crate::visits::store::reading::{BinReading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
-/// The number of distributions per call: a few hundred bytes each, and at most 10 KB.
+/// Number of distributions in a call. A distribution is usually a few hundred bytes, but can be up to 10 KB.
 const DISTRIBUTIONS: usize = 100;
 
-/// Reads the distributions: one hash per bucket.
+/// Reads distributions, which are stored in a hash for each bucket.
 pub(crate) async fn bins(
     store: &RedisVisits,
     counters: &[CounterName],
@@ -71,13 +71,13 @@ async fn bins_of(
     Ok(readings)
 }
 
-/// Parses the field of a bin in its canonical form.
+/// Parses the field name of a bin. Only the canonical form is valid.
 fn bin(field: &str) -> Option<Bin> {
     let number: u16 = field.parse().ok()?;
     Bin::of_number(number).filter(|_| number.to_string() == field)
 }
 
-/// Reads the answer to HGETALL, the bins of one bucket.
+/// Parses an HGETALL reply with the bins of a bucket.
 fn bins_in(key: &str, answer: Value) -> (Vec<(Bin, u64)>, Option<Unreadable>) {
     let (mut bins, mut junk) = (Vec::new(), Junk::default());
     for pair in answer.into_array().chunks(2) {

@@ -13,9 +13,9 @@ use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 use crate::visits::store::redis::writers::MARK;
 
-/// The maximum number of calls for one page of a list with foreign members.
+/// Maximum number of calls to read a page, if the list contains foreign members.
 const ROUNDS: usize = 10;
-/// The number of members per call after a foreign one was found.
+/// Number of members to read in a call, once a foreign member has been found.
 const MEMBERS: usize = 1000;
 
 pub(crate) async fn known(
@@ -101,10 +101,10 @@ async fn contained_of(
     Ok(scores.chunks(precisions.len()).map(is_contained).collect())
 }
 
-/// The progress of the list of one precision.
+/// The scan position in the list of a precision.
 struct Names {
     precision: Precision,
-    /// The position of the next member; `None` after the last one.
+    /// The position of the next member, or `None` if done.
     next: Option<Vec<u8>>,
     found: usize,
 }
@@ -134,7 +134,7 @@ async fn page(
         }
         let call = |names: &&mut Names| {
             let first = Value::from(names.next.as_deref().unwrap_or_default());
-            // `;` follows `:`, so this covers everything that begins with `{precision}:`.
+            // `;` is the character after `:`, so this range covers everything starting with `{precision}:`.
             let end = Value::from(format!("({};", names.precision));
             let limit = ["LIMIT", "0", &size.to_string()].map(Value::from);
             ("ZRANGEBYLEX", [vec![Value::from(key), first, end], limit.to_vec()].concat())
@@ -143,7 +143,7 @@ async fn page(
         for (names, answer) in open.iter_mut().zip(answers) {
             let members = match answer {
                 Ok(members) => members.into_array(),
-                // The same holds for every precision.
+                // All precisions are in the same key.
                 Err(error) => {
                     page.unreadable.push(wrong_key(key, &error));
                     page.is_incomplete = true;
@@ -159,7 +159,7 @@ async fn page(
                     None => junk.add(member, "is not a counter"),
                 }
             }
-            // Foreign members must not end the list early.
+            // We need to read on if the page contains foreign members.
             let last = members.last().filter(|_| members.len() == size && names.found < limit);
             names.next = last.and_then(Value::as_bytes).map(|last| [b"(", last].concat());
         }
@@ -169,7 +169,7 @@ async fn page(
     Ok(page)
 }
 
-/// Returns the counter of a member `{precision}:{counter}`.
+/// Parses a member `{precision}:{counter}`.
 fn counter(member: &Value) -> Option<CounterName> {
     let (_, name) = std::str::from_utf8(member.as_bytes()?).ok()?.split_once(':')?;
     CounterName::new(name).ok()

@@ -13,7 +13,8 @@ use crate::visits::store::reading::{Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
-/// Buckets are read one by one if they are less than a quarter of the kept ones. For more buckets, it is cheaper to read all.
+/// Buckets are looked up individually if they are less than a quarter of the retained buckets. Otherwise, it
+/// is cheaper to read all of them.
 const PART: u64 = 4;
 
 pub(crate) async fn samples(
@@ -41,7 +42,7 @@ async fn samples_of(
     if starts.as_ref().is_some_and(Vec::is_empty) {
         return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());
     }
-    // All calls share these texts.
+    // These arguments are shared by all calls.
     let fields = starts.iter().flatten().map(|start| Value::from(start.to_string())).collect::<Vec<_>>();
     let name = if few { "HMGET" } else { "HGETALL" };
     let keys: Vec<_> =
@@ -64,7 +65,7 @@ async fn samples_of(
     Ok(keys.iter().zip(answers).map(read).collect())
 }
 
-/// Reads the answer to HMGET.
+/// Parses an HMGET reply.
 fn some_samples(key: &str, starts: &[Timestamp], answer: Value) -> Reading {
     let counts = answer.into_array();
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
@@ -77,14 +78,15 @@ fn some_samples(key: &str, starts: &[Timestamp], answer: Value) -> Reading {
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// Reads the answer to HGETALL.
+/// Parses an HGETALL reply.
 fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer: Value) -> Reading {
-    // Flat, or with RESP3 a map, which is flattened in the same way.
+    // This is a flat array, or a RESP3 map, which is flattened to the same array.
     let fields = answer.into_array();
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
     for pair in fields.chunks(2) {
         let [field, count] = pair else { continue };
-        // A field that HMGET would not find is ignored here as well. Otherwise, a total would depend on its range.
+        // We also need to ignore any field that HMGET would not find here. Otherwise, a total might depend on
+        // the range.
         match start(field).filter(|start| precision.bucket(*start).start == *start) {
             None => junk.add(field, "is not the start of a bucket"),
             Some(start) if !range.contains(&start) => {}
@@ -98,7 +100,7 @@ fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// Parses a start in its canonical form, so that each bucket has one field.
+/// Parses a bucket start. Only the canonical form is valid, so that a bucket can't have two fields.
 fn start(field: &Value) -> Option<Timestamp> {
     let unix = number(field).filter(|unix| *unix <= Timestamp::MAX.as_unix())?;
     let first = match field {

@@ -1,4 +1,4 @@
-//! Sketches of visitors.
+//! Visitor sketches.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::visits::store::reading::Unreadable;
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::wrong_key;
 
-/// The number of sketches per call: up to 800 KB per answer.
+/// Number of sketches in a call, to limit a reply to 800 KB.
 const SKETCHES: usize = 64;
 
 pub(crate) async fn visitors(
@@ -36,7 +36,7 @@ pub(crate) async fn visitors(
     Ok(union)
 }
 
-/// Counts on the server, which returns a number instead of up to 12 KB.
+/// Counts on the server, which then returns just a number, instead of up to 12 KB.
 pub(crate) async fn visitor_counts(
     store: &RedisVisits,
     counters: &[CounterName],
@@ -61,16 +61,16 @@ async fn visitor_counts_of(
     };
     let keys: Vec<Vec<_>> =
         group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
-    // PFCOUNT without keys is an error.
+    // PFCOUNT requires at least one key.
     let asked = keys.iter().filter(|keys| !keys.is_empty());
     let calls: Vec<_> = asked.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
     if calls.is_empty() {
         return Ok(group.items.iter().map(|_| vec![Ok(0); ranges.len()]).collect());
     }
-    // The keys of a shard are all on the same server.
+    // All keys of a shard are on the same server.
     let mut answers = store.client.call_each(&names.total, calls).await?.into_iter();
     let read = |keys: &Vec<String>| {
-        // With several keys, the error does not name the key.
+        // If there are multiple keys, the error does not include the key.
         let Some(key) = keys.first() else { return Ok(0) };
         let count = match answers.next() {
             Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
@@ -136,8 +136,8 @@ pub(crate) async fn sketches(
     Ok((0..read).map(bucket).collect())
 }
 
-/// Returns the number of sketches of a shard in each of these buckets. Most buckets have none, which is a short answer for
-/// hundreds of sketches.
+/// Returns the number of sketches in each of these buckets of a shard. As most buckets are empty, this avoids
+/// reading hundreds of sketches.
 async fn existing(
     store: &RedisVisits,
     group: &Group<&CounterName>,
@@ -156,9 +156,9 @@ async fn existing(
     answers.into_iter().map(read).collect()
 }
 
-/// Reads sketches of one shard; missing ones are empty.
+/// Reads sketches of a shard. Missing sketches are returned as empty.
 async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Each<Sketch>, Error> {
-    // Not MGET, which treats a key of another type as missing.
+    // MGET can't be used here, because it treats keys of a different type as missing.
     let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
     let values = store.client.call_each(&keys[0], calls).await?;
     let read = |(key, value): (&String, Result<Value, Error>)| {
